@@ -4,8 +4,8 @@ package policies
 
 import "embed"
 
-// Files are core (Rego and the command grammar), schemas and capabilities.json, with the paths they
-// have in this folder.
+// Files are core (Rego and the command grammar) with its tests, the package that the tests of sites
+// make questions with, schemas and capabilities.json, with the paths they have in this folder.
 //
-//go:embed core schemas capabilities.json
+//go:embed core testing schemas capabilities.json
 var Files embed.FS

@@ -30,6 +30,7 @@ var runners = map[string]string{
 	"docs/uses/web-team.md":                              "TestWalks",
 	"docs/uses/on-call.md":                               "TestWalks",
 	"docs/uses/ci-token.md":                              "TestWalks",
+	"docs/uses/policy-repository.md":                     "TestWalks",
 	"docs/policy.md":                                     "TestEveryExampleOfTheDocsHolds",
 	"docs/abi.md":                                        "TestTheExamplesOfTheABIPageWork",
 	"docs/approvals.md":                                  "TestWalks",
@@ -40,6 +41,8 @@ var runners = map[string]string{
 // illustrates are fences that nobody types.
 var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
 	"docs/plan.md": {"text", "go", "yaml"},
+	// host/policy/repo runs what ci.sh has of it
+	"host/policy/repo/CAPONIER.md.tmpl": {"sh", "yaml"},
 	// test/packaging/verify.sh runs these
 	"packaging/VERIFY.md": {"sh", "sh signed", "sh deb", "sh rpm", "sh go", "sh rebuild"}}
 

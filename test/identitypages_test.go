@@ -53,7 +53,7 @@ func issuer(t *testing.T) (url string, sign func(claims map[string]any) string) 
 func TestIdentityPagesLetTheirProvidersIn(t *testing.T) {
 	pages, err := filepath.Glob("../docs/identity/*.md")
 	must(t, err)
-	if len(pages) != 6 {
+	if len(pages) != 9 {
 		t.Fatalf("pages: %q", pages)
 	}
 	fence := func(text []byte, info string) string {
@@ -73,7 +73,8 @@ func TestIdentityPagesLetTheirProvidersIn(t *testing.T) {
 			at, sign := issuer(t)
 			s := newSite(t)
 			s.rewrite(t, "claimable_roles: []", "claimable_roles: [viewer]",
-				"principals:\n", "principals:\n  \"123456789\": {auth: [oidc], roles: [viewer]}\n")
+				"principals:\n", "principals:\n  \"123456789\": {auth: [oidc], roles: [viewer]}\n"+
+					"  dana: {auth: [oidc], roles: [viewer]}\n")
 			s.append(t, "\n%s", regexp.MustCompile(`issuer = ".*"`).ReplaceAllString(
 				fence(text, "toml oidc.toml"), fmt.Sprintf("issuer = %q", at)))
 			url := s.serveHTTP(t)

@@ -81,11 +81,11 @@ func walk(t *testing.T, page string) (steps []step) {
 func TestWalks(t *testing.T) {
 	root, err := filepath.Abs("..")
 	must(t, err)
-	cache := filepath.Join(root, "build/cache")
+	cache, opa := filepath.Join(root, "build/cache"), plainOPA(t)
 	pages := []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md",
 		"docs/approvals.md",
 		"docs/procedures.md", "docs/uses/read-everything.md", "docs/uses/web-team.md",
-		"docs/uses/on-call.md", "docs/uses/ci-token.md"}
+		"docs/uses/on-call.md", "docs/uses/ci-token.md", "docs/uses/policy-repository.md"}
 	if archive := os.Getenv("WALK_ROOT"); archive != "" {
 		// the README begins with make demo, which is for a checkout
 		root, pages = archive, pages[1:]
@@ -118,6 +118,7 @@ func TestWalks(t *testing.T) {
 			cmd.Env = append(
 				os.Environ(),
 				"HOME="+t.TempDir(),
+				"PATH="+filepath.Dir(opa)+":"+os.Getenv("PATH"),
 				"GOCACHE="+goEnv(t, "GOCACHE"),
 				"GOPATH="+goEnv(t, "GOPATH"),
 				"GOPROXY=off",
@@ -157,6 +158,19 @@ func TestWalks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// plainOPA returns the file of the program opa, of the version that decides in the host.
+func plainOPA(t *testing.T) string {
+	t.Helper()
+	tool := []string{"tool", "-modfile=tools/go.mod"}
+	out, err := exec.Command("go", append(tool, "opa", "version")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	out, err = exec.Command("go", append(tool, "-n", "opa")...).Output()
+	must(t, err)
+	return strings.TrimSpace(string(out))
 }
 
 func goEnv(t *testing.T, name string) string {

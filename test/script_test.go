@@ -83,6 +83,7 @@ func TestScripts(t *testing.T) {
 		Dir: "testdata",
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(bin)+string(os.PathListSeparator)+e.Getenv("PATH"))
+			e.Setenv("PLUGINS", filepath.Join(filepath.Dir(bin), "plugins"))
 			e.Setenv("HOME", e.WorkDir)
 			// instead of 45s: a script has no person
 			e.Setenv("CAPONIER_APPROVAL_WAIT", "100ms")

@@ -63,7 +63,8 @@ func (l *loader) errorf(key, format string, args ...any) error {
 	return &Error{l.file, line, of == key && !l.tables[of], fmt.Errorf(format, args...)}
 }
 
-// decode sets dst to the value v of the key at. The tag is that of dst's field.
+// decode sets dst to the value v of the key at. The tag is that of dst's field; with single:"true",
+// a text is a list of one.
 func (l *loader) decode(dst reflect.Value, v any, at string, tag reflect.StructTag) error {
 	wrong := func(want string) error {
 		return l.errorf(at, "%s: want %s, got %s", at, want, typeOf(v))
@@ -80,6 +81,9 @@ func (l *loader) decode(dst reflect.Value, v any, at string, tag reflect.StructT
 		return l.table(dst, table, at)
 	case reflect.Slice:
 		list, ok := v.([]any)
+		if one, text := v.(string); text && tag.Get("single") == "true" {
+			list, ok = []any{one}, true
+		}
 		if !ok {
 			return wrong("a list")
 		}

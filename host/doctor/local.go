@@ -65,7 +65,7 @@ func (l *local) policy(ctx context.Context) {
 	lock, err := plugin.Load(c.Plugin.Lock)
 	usable := l.try("lock", err, l.relock(), "%s", c.Plugin.Lock)
 	o := c.Policy
-	if o.Inventory.Nodes = c.NodeNames(); usable {
+	if o.Inventory.Nodes = c.Remote.Known(); usable {
 		o.Inventory.Tools = lock.Tools()
 	}
 	site, err := load.New(ctx, o)

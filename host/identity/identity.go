@@ -213,6 +213,7 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 			w.Header().Set("Retry-After", "60")
 			http.Error(w, "too many failed attempts", http.StatusTooManyRequests)
 		case errors.Is(err, errUnreadable):
+			w.Header().Set("Retry-After", "5")
 			http.Error(w, "callers cannot be identified at the moment",
 				http.StatusServiceUnavailable)
 		case errors.As(err, &scope):
@@ -238,8 +239,8 @@ func (v *Verifier) challenge(wrong string) string {
 	}
 	if v.oidc != nil {
 		c += fmt.Sprintf(`, resource_metadata=%q`, v.oidc.metadataURL())
-		if len(v.oidc.Scopes) > 0 {
-			c += fmt.Sprintf(`, scope=%q`, strings.Join(v.oidc.Scopes, " "))
+		if ask := v.oidc.asked(); len(ask) > 0 {
+			c += fmt.Sprintf(`, scope=%q`, strings.Join(ask, " "))
 		}
 	}
 	return c
@@ -255,7 +256,8 @@ func (v *Verifier) identify(r *http.Request) (caller, error) {
 	from, header := address(r), r.Header["Authorization"]
 	c, err := v.bearer(r.Context(), header, from)
 	// Failures never shut out a good token of the same address: guessing 256 bits needs no limit.
-	if err != nil && !errors.Is(err, errUnreadable) && len(header) > 0 && v.fails.tooMany(from) {
+	theirs := !errors.Is(err, errUnreadable) || errors.Is(err, errOften)
+	if err != nil && theirs && len(header) > 0 && v.fails.tooMany(from) {
 		return caller{}, errTooMany
 	}
 	return c, err
@@ -312,7 +314,7 @@ func (v *Verifier) Metadata() (paths []string, h http.Handler) {
 	body, err := json.Marshal(map[string]any{"resource": v.oidc.resource(),
 		"authorization_servers":    []string{v.oidc.Issuer},
 		"bearer_methods_supported": []string{"header"},
-		"scopes_supported":         append([]string{}, v.oidc.Scopes...),
+		"scopes_supported":         append([]string{}, v.oidc.asked()...),
 		"resource_name":            "Caponier"})
 	if err != nil { // it is made of strings
 		panic(err)

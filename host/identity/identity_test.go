@@ -153,7 +153,7 @@ func TestRolesNarrowEveryWayIn(t *testing.T) {
 			}
 		}
 		o.Tokens = filepath.Join(t.TempDir(), "tokens")
-		o.OIDC = OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"}
+		o.OIDC = OIDC{Issuer: p.URL, Audience: opsAudience}
 		if c.claimed != nil {
 			o.OIDC.RolesClaim = "groups"
 		}

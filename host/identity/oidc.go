@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,75 +19,22 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// OIDC makes this host an OAuth 2.1 resource server: callers bring access tokens (JWTs) that Issuer
-// signed for Audience. The host never passes them on.
-type OIDC struct {
-	Issuer string `koanf:"issuer"` // https URL of the provider; "" for none
-	// what tokens must name as their audience: the URL of this host's /mcp, unless Resource is set
-	Audience string `koanf:"audience"`
-	// the URL of this host's /mcp as callers know it, when the provider's audience is no URL; "" is
-	// Audience
-	Resource   string   `koanf:"resource"`
-	Algorithms []string `koanf:"algorithms"` // of signatures; none for RS256, ES256, EdDSA
-	IDClaim    string   `koanf:"id_claim"`   // the claim that holds the principal's id; "" is sub
-	// the claim that lists roles, or its path with dots, such as realm_access.roles. A token
-	// without a role in it is refused. "" means that tokens do not narrow roles.
-	RolesClaim string   `koanf:"roles_claim"`
-	Scopes     []string `koanf:"scopes"` // that every token must have; also told to clients
-}
-
-var algorithms = strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA")
-
 const (
 	maxJWT       = 16 << 10
 	maxJWKS      = 1 << 20
-	minRSA       = 2048 // bits of a key
-	wellKnown    = "/.well-known/oauth-protected-resource"
+	minRSA       = 2048            // bits of a key
 	providerTime = 4 * time.Second // for one answer
+	freshKeys    = 10 * time.Minute
+	staleKeys    = time.Hour // while the provider cannot be reached
+	again        = 30 * time.Second
+	discovery    = "/.well-known/openid-configuration"
 )
 
-var audienceForm = regexp.MustCompile(`^[!-~]{1,256}$`)
-
-func (o OIDC) validate() error {
-	if o.Issuer == "" {
-		if o.Audience != "" {
-			return errors.New("identity.oidc.audience: there is no identity.oidc.issuer")
-		}
-		return nil
-	}
-	for key, raw := range map[string]string{"issuer": o.Issuer, "resource": o.resource()} {
-		u, err := url.Parse(raw)
-		if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" ||
-			u.Scheme != "https" && !(u.Scheme == "http" && loopback(u.Hostname())) {
-			if key == "resource" && o.Resource == "" {
-				return fmt.Errorf("identity.oidc.audience: %q is not a plain https URL; set it to "+
-					"the URL of this host's /mcp, or set identity.oidc.resource to that", raw)
-			}
-			return fmt.Errorf("identity.oidc.%s: %q is not a plain https URL", key, raw)
-		}
-	}
-	if !audienceForm.MatchString(o.Audience) {
-		return fmt.Errorf("identity.oidc.audience: %q must be 1 to 256 characters without spaces",
-			o.Audience)
-	}
-	for _, a := range o.Algorithms {
-		if !slices.Contains(algorithms, a) {
-			return fmt.Errorf("identity.oidc.algorithms: %q must be one of %s",
-				a, strings.Join(algorithms, " "))
-		}
-	}
-	return nil
-}
-
-func (o OIDC) resource() string { return cmp.Or(o.Resource, o.Audience) }
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
+var errOften = errors.New("the provider was asked too often")
 
 // provider verifies the tokens of one issuer. It finds the issuer's keys at the first token, so
-// that a host starts while its provider is down.
+// that a host starts while its provider is down, and anew after freshKeys, so that a key that the
+// provider withdrew is forgotten.
 type provider struct {
 	OIDC
 	client *http.Client
@@ -98,7 +42,8 @@ type provider struct {
 
 	mu       sync.Mutex // guards the following
 	verifier *oidc.IDTokenVerifier
-	failed   error     // why there is none,
+	since    time.Time // when its provider was found
+	failed   error     // why none was found,
 	at       time.Time // and since when
 }
 
@@ -113,6 +58,7 @@ func newProvider(o OIDC, client *http.Client, now func() time.Time) *provider {
 	bounded := *client
 	bounded.Timeout = providerTime
 	bounded.Transport = &polite{cmp.Or[http.RoundTripper](client.Transport, http.DefaultTransport),
+		rate.NewLimiter(rate.Every(5*time.Second), 4),
 		rate.NewLimiter(rate.Every(5*time.Second), 4)}
 	bounded.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return errors.New("the provider redirects, which is not followed")
@@ -121,15 +67,19 @@ func newProvider(o OIDC, client *http.Client, now func() time.Time) *provider {
 }
 
 // polite bounds how often tokens with made-up key ids make this host ask the provider, and how much
-// it answers.
+// it answers. Whoever asks for keys, all callers get them.
 type polite struct {
-	next  http.RoundTripper
-	limit *rate.Limiter
+	next       http.RoundTripper
+	keys, find *rate.Limiter
 }
 
 func (p *polite) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !p.limit.Allow() {
-		return nil, errors.New("the provider was asked too often")
+	limit := p.keys
+	if strings.HasSuffix(r.URL.Path, discovery) {
+		limit = p.find
+	}
+	if !limit.Allow() {
+		return nil, errOften
 	}
 	res, err := p.next.RoundTrip(r)
 	if err == nil {
@@ -141,27 +91,48 @@ func (p *polite) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
+// ready returns the verifier. While the provider cannot be reached, it is the last one, for a time.
 func (p *provider) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	began := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.verifier != nil {
+	age := p.now().Sub(p.since)
+	old := p.verifier != nil && age < staleKeys
+	if old && (age < freshKeys || began.Sub(p.at) < again) {
 		return p.verifier, nil
 	}
 	if p.at.After(began) { // it failed while this caller waited
 		return nil, p.failed
 	}
+	verifier, err := p.find(ctx)
+	if err == nil {
+		p.verifier, p.since = verifier, p.now()
+		return verifier, nil
+	}
+	p.failed = fmt.Errorf("%w: OIDC provider %s: %w", errUnreadable, p.Issuer, err)
+	p.at = time.Now()
+	if old {
+		return p.verifier, nil
+	}
+	return nil, p.failed
+}
+
+func (p *provider) find(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	// Keys are fetched again later with the same context, when this request is over.
 	found, err := oidc.NewProvider(
 		oidc.ClientContext(context.WithoutCancel(ctx), p.client), p.Issuer)
 	if err != nil {
-		p.failed = fmt.Errorf("%w: OIDC provider %s: %w", errUnreadable, p.Issuer, err)
-		p.at = time.Now()
-		return nil, p.failed
+		return nil, err
 	}
-	p.verifier = found.Verifier(&oidc.Config{ClientID: p.Audience, Now: p.now,
-		SupportedSigningAlgs: p.Algorithms})
-	return p.verifier, nil
+	var where struct {
+		Keys string `json:"jwks_uri"`
+	}
+	if err := found.Claims(&where); err != nil || !plainURL(where.Keys) {
+		return nil, fmt.Errorf("its keys are at %.200q, which is not a plain https URL", where.Keys)
+	}
+	// meant has checked the audience, of which there may be several.
+	return found.Verifier(&oidc.Config{SkipClientIDCheck: true, Now: p.now,
+		SupportedSigningAlgs: p.Algorithms}), nil
 }
 
 // check returns the id and roles that a token proves; roles are nil without RolesClaim. What the
@@ -171,14 +142,29 @@ func (p *provider) check(ctx context.Context, raw string) (id string, roles []st
 	if err != nil {
 		return "", nil, err
 	}
+	if err := p.meant(claims, p.now()); err != nil {
+		return "", nil, err
+	}
 	verifier, err := p.ready(ctx)
 	if err != nil {
 		return "", nil, err
 	}
 	if _, err := verifier.Verify(ctx, raw); err != nil {
-		return "", nil, err
+		return "", nil, unverified(err)
 	}
 	return p.claimed(claims)
+}
+
+// unverified tells an answer that the provider did not give from a signature that is wrong. The
+// library wraps neither.
+func unverified(err error) error {
+	switch text := err.Error(); {
+	case strings.Contains(text, errOften.Error()):
+		return fmt.Errorf("%w: %w", errUnreadable, errOften)
+	case strings.Contains(text, "fetching keys"):
+		return fmt.Errorf("%w: %w", errUnreadable, err)
+	}
+	return err
 }
 
 // parse returns the claims of a token whose signature is not checked yet.
@@ -226,73 +212,4 @@ func object(part string) (map[string]any, error) {
 		return nil, errors.New("not an object")
 	}
 	return m, nil
-}
-
-func (p *provider) claimed(claims map[string]any) (id string, roles []string, err error) {
-	if id, _ = claims[p.IDClaim].(string); !idForm.MatchString(id) {
-		return "", nil, fmt.Errorf("claim %s is not the id of a principal: 1 to 64 of "+
-			"a-z 0-9 . _ @ -", p.IDClaim)
-	}
-	scopes := append(words(claims["scope"]), words(claims["scp"])...)
-	for _, want := range p.Scopes {
-		if !slices.Contains(scopes, want) {
-			return "", nil, &scopeError{want}
-		}
-	}
-	if p.RolesClaim == "" {
-		return id, nil, nil
-	}
-	for _, r := range words(lookup(claims, p.RolesClaim)) {
-		if idForm.MatchString(r) {
-			roles = append(roles, r)
-		}
-	}
-	if len(roles) == 0 { // to policy, no roles would mean that nothing narrows them
-		return "", nil, fmt.Errorf("claim %s of %s names no role", p.RolesClaim, id)
-	}
-	return id, roles, nil
-}
-
-type scopeError struct{ scope string }
-
-func (e *scopeError) Error() string { return "scope " + e.scope + " is missing" }
-
-// lookup returns the claim with this name, or else the one at this path of names with dots.
-func lookup(claims map[string]any, name string) any {
-	if v, ok := claims[name]; ok {
-		return v
-	}
-	first, rest, nested := strings.Cut(name, ".")
-	inner, ok := claims[first].(map[string]any)
-	if !nested || !ok {
-		return nil
-	}
-	return lookup(inner, rest)
-}
-
-// words reads a claim that is a list of words, or a text of them.
-func words(claim any) (all []string) {
-	switch v := claim.(type) {
-	case string:
-		return strings.Fields(v)
-	case []any:
-		for _, w := range v {
-			word, ok := w.(string)
-			if !ok {
-				return nil
-			}
-			all = append(all, word)
-		}
-	}
-	return all
-}
-
-// metadataURL is where clients learn which provider to go to (RFC 9728).
-func (o OIDC) metadataURL() string {
-	u, err := url.Parse(o.resource())
-	if err != nil { // validate has parsed it
-		panic(err)
-	}
-	u.Path = wellKnown + strings.TrimSuffix(u.Path, "/")
-	return u.String()
 }

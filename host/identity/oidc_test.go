@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -25,12 +26,20 @@ import (
 // idp is a small OpenID provider on loopback with one ES256 key.
 type idp struct {
 	*httptest.Server
+	mu      sync.Mutex // guards kid and key
+	kid     string
 	key     *ecdsa.PrivateKey
+	keysAt  atomic.Value    // another jwks_uri
 	rsa     *rsa.PrivateKey // kid r1, or nil
 	slow    atomic.Int64    // nanoseconds before each answer
 	fetched atomic.Int64
 	down    atomic.Bool
 }
+
+var (
+	opsAudience = []string{"https://ops.example/mcp"}
+	aAudience   = []string{"https://a/mcp"}
+)
 
 func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
@@ -40,7 +49,7 @@ func newIDP(t *testing.T) *idp {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &idp{key: key}
+	p := &idp{kid: "k1", key: key}
 	p.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-time.After(time.Duration(p.slow.Load())):
@@ -54,19 +63,21 @@ func newIDP(t *testing.T) *idp {
 		var body any
 		switch r.URL.Path {
 		case "/.well-known/openid-configuration":
+			at, _ := p.keysAt.Load().(string)
 			body = map[string]any{"issuer": p.URL,
-				"jwks_uri":                              p.URL + "/keys",
+				"jwks_uri":                              cmp.Or(at, p.URL+"/keys"),
 				"authorization_endpoint":                p.URL + "/a",
 				"token_endpoint":                        p.URL + "/t",
 				"id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"}}
 		case "/keys":
 			p.fetched.Add(1)
+			kid, key := p.current()
 			raw, err := key.PublicKey.Bytes()
 			if err != nil {
 				http.Error(w, err.Error(), 500)
 				return
 			}
-			keys := []any{map[string]any{"kty": "EC", "crv": "P-256", "kid": "k1", "alg": "ES256",
+			keys := []any{map[string]any{"kty": "EC", "crv": "P-256", "kid": kid, "alg": "ES256",
 				"use": "sig", "x": b64(raw[1:33]), "y": b64(raw[33:])}}
 			if p.rsa != nil {
 				keys = append(keys, map[string]any{"kty": "RSA", "kid": "r1", "alg": "RS256",
@@ -79,6 +90,18 @@ func newIDP(t *testing.T) *idp {
 	}))
 	t.Cleanup(p.Close)
 	return p
+}
+
+func (p *idp) current() (string, *ecdsa.PrivateKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.kid, p.key
+}
+
+func (p *idp) rotate(kid string, key *ecdsa.PrivateKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kid, p.key = kid, key
 }
 
 func (p *idp) token(t *testing.T, header, claims map[string]any) string {
@@ -148,7 +171,7 @@ func fixed(der []byte) []byte {
 func TestTokensOfAProvider(t *testing.T) {
 	p := newIDP(t)
 	o := Options{
-		OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp", RolesClaim: "roles",
+		OIDC: OIDC{Issuer: p.URL, Audience: opsAudience, RolesClaim: "roles",
 			Scopes: []string{"caponier:read"}},
 		Log: quiet,
 	}
@@ -159,7 +182,6 @@ func TestTokensOfAProvider(t *testing.T) {
 	if !v.Authenticates() {
 		t.Error("a provider proves who is calling")
 	}
-	type m = map[string]any
 	for i, c := range []struct {
 		name           string
 		header, claims m
@@ -235,7 +257,7 @@ func TestAProviderThatIsDownIsReportedAndTriedAgain(t *testing.T) {
 	p := newIDP(t)
 	p.down.Store(true)
 	v, err := New(
-		Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"}, Log: quiet})
+		Options{OIDC: OIDC{Issuer: p.URL, Audience: opsAudience}, Log: quiet})
 	if err != nil {
 		t.Fatalf("the host must start without it: %v", err)
 	}
@@ -253,7 +275,7 @@ func TestAProviderThatIsDownIsReportedAndTriedAgain(t *testing.T) {
 func TestMetadataNamesTheProvider(t *testing.T) {
 	v, err := New(
 		Options{
-			OIDC: OIDC{Issuer: "https://id.example", Audience: "https://ops.example/mcp",
+			OIDC: OIDC{Issuer: "https://id.example", Audience: opsAudience,
 				Scopes: []string{"caponier:read"}},
 			Log: quiet,
 		},
@@ -274,17 +296,17 @@ func TestMetadataNamesTheProvider(t *testing.T) {
 
 func TestOIDCOptionsAreChecked(t *testing.T) {
 	for name, o := range map[string]OIDC{
-		"plain http":         {Issuer: "http://id.example", Audience: "https://a/mcp"},
-		"audience is no URL": {Issuer: "https://id.example", Audience: "api://x"},
-		"spaces in audience": {Issuer: "https://id.example", Audience: "a b",
+		"plain http":         {Issuer: "http://id.example", Audience: aAudience},
+		"audience is no URL": {Issuer: "https://id.example", Audience: []string{"api://x"}},
+		"spaces in audience": {Issuer: "https://id.example", Audience: []string{"a b"},
 			Resource: "https://a/mcp"},
-		"resource is no URL": {Issuer: "https://id.example", Audience: "x", Resource: "x"},
+		"resource is no URL": {Issuer: "https://id.example", Audience: []string{"x"}, Resource: "x"},
 		"no audience":        {Issuer: "https://id.example"},
-		"audience alone":     {Audience: "https://a/mcp"},
-		"query":              {Issuer: "https://id.example/?x=1", Audience: "https://a/mcp"},
-		"symmetric signature": {Issuer: "https://id.example", Audience: "https://a/mcp",
+		"audience alone":     {Audience: aAudience},
+		"query":              {Issuer: "https://id.example/?x=1", Audience: aAudience},
+		"symmetric signature": {Issuer: "https://id.example", Audience: aAudience,
 			Algorithms: []string{"HS256"}},
-		"none": {Issuer: "https://id.example", Audience: "https://a/mcp",
+		"none": {Issuer: "https://id.example", Audience: aAudience,
 			Algorithms: []string{"none"}},
 	} {
 		if _, err := New(Options{OIDC: o, Log: quiet}); err == nil ||
@@ -297,8 +319,8 @@ func TestOIDCOptionsAreChecked(t *testing.T) {
 // Two readers of a token must not see two values in it, also when the provider signed it so.
 func TestAJWTHasOneReading(t *testing.T) {
 	p := newIDP(t)
-	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "a", Resource: "https://a/mcp"},
-		Log: quiet})
+	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: []string{"a"},
+		Resource: "https://a/mcp"}, Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +361,7 @@ func TestShortRSAKeysAreRefused(t *testing.T) {
 		if p.rsa, err = rsa.GenerateKey(rand.Reader, bits); err != nil {
 			t.Fatal(err)
 		}
-		v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"},
+		v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: opsAudience},
 			Log: quiet})
 		if err != nil {
 			t.Fatal(err)
@@ -353,7 +375,6 @@ func TestShortRSAKeysAreRefused(t *testing.T) {
 
 func TestRolesInNestedClaims(t *testing.T) {
 	p := newIDP(t)
-	type m = map[string]any
 	for _, c := range []struct {
 		claim  string
 		claims m
@@ -368,7 +389,7 @@ func TestRolesInNestedClaims(t *testing.T) {
 		{"absent", m{}, nil},
 	} {
 		v, err := New(Options{Log: quiet, OIDC: OIDC{Issuer: p.URL,
-			Audience: "https://ops.example/mcp", RolesClaim: c.claim}})
+			Audience: opsAudience, RolesClaim: c.claim}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +403,7 @@ func TestRolesInNestedClaims(t *testing.T) {
 func TestAProviderThatHangsIsReportedInTime(t *testing.T) {
 	p := newIDP(t)
 	p.slow.Store(int64(time.Minute))
-	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: "https://ops.example/mcp"},
+	v, err := New(Options{OIDC: OIDC{Issuer: p.URL, Audience: opsAudience},
 		Log: quiet})
 	if err != nil {
 		t.Fatal(err)

@@ -54,8 +54,8 @@ const (
 	refused  = "refused"
 )
 
-// describe says what an operation asks for.
-func describe(op abi.Op) Asked {
+// Describe says what an operation asks for.
+func Describe(op abi.Op) Asked {
 	a := Asked{Op: op.Import(), Node: op.NodeName()}
 	switch op := op.(type) {
 	case abi.SSHExec:

@@ -16,6 +16,9 @@ import (
 // stageRoot is the parent of the directories that a stage makes up. The first one is stageRoot/1.
 const stageRoot = "/run/caponier/stage/"
 
+// StageDir returns the directory of the nth stage of a call, from 1.
+func StageDir(n int) string { return stageRoot + strconv.Itoa(n) }
+
 const maxRead = 1 << 20 // bytes of a read without a limit of its own
 
 // executor answers operations from the file.
@@ -27,7 +30,7 @@ var _ gate.Executor = executor{}
 func (e executor) Lookup(_ context.Context, q gate.Question) (gate.Facts, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	a := describe(q.Op)
+	a := Describe(q.Op)
 	if a.Path == "" {
 		return gate.Facts{}, nil
 	}
@@ -46,7 +49,7 @@ func (e executor) Execute(
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.answers(q.Op) {
-		return gate.Result{}, gate.Fail(noAnswer, "the answers have none for %s", describe(q.Op))
+		return gate.Result{}, gate.Fail(noAnswer, "the answers have none for %s", Describe(q.Op))
 	}
 	switch op := q.Op.(type) {
 	case abi.SSHExec:
@@ -62,7 +65,7 @@ func (e executor) Execute(
 		return gate.Result{Value: abi.AskResponse{Action: a.Action, Content: a.Content}}, nil
 	case abi.Stage:
 		e.stages++
-		dir := stageRoot + strconv.Itoa(e.stages)
+		dir := StageDir(e.stages)
 		e.keep(File{Node: op.Node, Path: dir, Type: "dir", Mode: 0o700})
 		return gate.Result{Value: abi.StageResponse{Dir: dir},
 			Stage: &gate.StageDir{Node: op.Node, Dir: dir}}, nil
@@ -97,7 +100,7 @@ func (w *world) answers(op abi.Op) bool {
 			return false
 		}
 	}
-	a := describe(op)
+	a := Describe(op)
 	_, known := w.file(a.Node, a.Path)
 	return known || w.staged(a.Path) && isWrite(op)
 }
@@ -188,7 +191,7 @@ func (w *world) blob(op abi.Op) (gate.Result, error) {
 
 // look answers what changes nothing on the node.
 func (w *world) look(op abi.Op) (gate.Result, error) {
-	a := describe(op)
+	a := Describe(op)
 	f, _ := w.file(a.Node, a.Path)
 	if f.Type == "missing" {
 		return gate.Result{}, gate.Fail("not_found", "%s does not exist", a.Path)
@@ -240,7 +243,7 @@ func (w *world) list(dir File, limit int) (gate.Result, error) {
 
 // change answers what writes or removes a file of a node, in memory.
 func (w *world) change(op abi.Op) (gate.Result, error) {
-	a := describe(op)
+	a := Describe(op)
 	before, _ := w.file(a.Node, a.Path)
 	exists := before.Type != "" && before.Type != "missing"
 	after, overwrite := File{Node: a.Node, Path: a.Path, Type: "file", Mode: 0o644}, false

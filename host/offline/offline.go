@@ -68,7 +68,7 @@ func (d decider) Decide(_ context.Context, q gate.Question) (gate.Decision, erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	asked := describe(q.Op)
+	asked := Describe(q.Op)
 	tier, why := d.declared(q)
 	switch {
 	case why != "":
@@ -167,7 +167,6 @@ func Skeleton(asked []Asked) string {
 }
 
 func (a Asked) skeleton() (section, text string) {
-	quoted := func(v any) string { b, _ := json.Marshal(v); return string(b) } // cannot fail
 	switch {
 	case a.Argv != nil:
 		return "commands", fmt.Sprintf("  - argv: %s\n    stdout: \"\"\n", quoted(a.Argv))

@@ -123,7 +123,8 @@ func TestParseRefusesWithTheLine(t *testing.T) {
 	}
 }
 
-// FuzzParse holds the reader to its promise: it does not panic, and what it takes has no answer
+// FuzzParse holds the reader to its promise: it does not panic, what it takes reads the same once
+// it is written again, and what it takes has no answer
 // twice.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(whole))
@@ -139,5 +140,32 @@ func FuzzParse(f *testing.F) {
 			}
 			seen[c.key()] = true
 		}
+		again, err := Parse("b.yaml", Format(a))
+		if err != nil || !reflect.DeepEqual(normal(a), normal(again)) {
+			t.Errorf("written again: %v\n%+v\n%+v\n%s", err, a, again, Format(a))
+		}
 	})
+}
+
+// normal has no difference between no bytes and none.
+func normal(a *Answers) *Answers {
+	for i := range a.Commands {
+		for j := range a.Commands[i].Results {
+			r := &a.Commands[i].Results[j]
+			r.Stdout, r.Stderr = append([]byte{}, r.Stdout...), append([]byte{}, r.Stderr...)
+		}
+	}
+	for i := range a.Files {
+		a.Files[i].Bytes = append([]byte{}, a.Files[i].Bytes...)
+	}
+	for i := range a.Requests {
+		a.Requests[i].Body = append([]byte{}, a.Requests[i].Body...)
+	}
+	for name, data := range a.Local {
+		a.Local[name] = append([]byte{}, data...)
+	}
+	if len(a.Nodes) == 0 {
+		a.Nodes = nil
+	}
+	return a
 }

@@ -89,10 +89,8 @@ func (e Entry) Tools() ([]*gate.Tool, error) {
 	case d.Minor < 0:
 		return fail(fmt.Errorf("minor is %d: want 0 or more", d.Minor))
 	case !fileName.MatchString(d.Name):
-		return fail(
-			fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter or digit",
-				d.Name),
-		)
+		return fail(fmt.Errorf("name %q: want 1 to 64 of A-Z a-z 0-9 _ . - and first a letter "+
+			"or digit", d.Name))
 	case !version.MatchString(d.Version):
 		return fail(fmt.Errorf("version %q: want 1 to 64 of A-Z a-z 0-9 . + -", d.Version))
 	case e.Name != d.Name || e.Version != d.Version:
@@ -104,6 +102,8 @@ func (e Entry) Tools() ([]*gate.Tool, error) {
 		return fail(fmt.Errorf("file %q: want a plain file name that ends in .wasm", e.File))
 	case !digestForm.MatchString(e.Digest):
 		return fail(fmt.Errorf("digest %q: want sha256: and 64 hex digits", e.Digest))
+	case !e.Signed.whole():
+		return fail(errors.New("signed: want a name, and sha256: and 64 hex digits"))
 	case !slices.Equal(e.Imports, sorted(e.Imports)):
 		return fail(errors.New("imports are not sorted or repeat"))
 	case len(d.Tools)+len(d.Resources)+len(d.Prompts) > maxItems:
@@ -275,6 +275,17 @@ type Entry struct {
 	Imports []string `json:"imports"` // the operations of its import section, sorted
 	// what caponier_v1_describe answered, in canonical form
 	Describe json.RawMessage `json:"describe"`
+	Signed   *Signed         `json:"signed,omitempty"` // nil where the site asks for no signature
+}
+
+// Signed says for whose signature a module was locked.
+type Signed struct {
+	By        string `json:"by"`        // as the site's plugins.trust names it
+	Signature string `json:"signature"` // digest of the file beside the module
+}
+
+func (s *Signed) whole() bool {
+	return s == nil || s.By != "" && digestForm.MatchString(s.Signature)
 }
 
 // NewEntry checks a module and what it described against the rules for locked plugins. File is its

@@ -96,8 +96,11 @@ func compareParts(old, now map[string]part, path []string,
 // client asks its user by the hints. A change that is not known to narrow widens.
 func widens(what string, old, now any) bool {
 	switch what {
-	case "version", "code", "title", "description", "runs", "output_schema": // it grants nothing
+	case "version", "code", "title", "description", "runs", "output_schema", // it grants nothing
+		"signature":
 		return false
+	case "signed by": // another signer, or none any more
+		return old != nil
 	case "hint idempotent":
 		return now == true
 	case "required":
@@ -130,6 +133,9 @@ func partsOf(entries map[string]Entry) (map[string]part, error) {
 		// Locks can differ in what they say of the same module, and that is what is served.
 		p := part{shown: e.Version, words: map[string][]string{"module imports": e.Imports},
 			facts: map[string]any{"version": e.Version, "code": e.Digest}, parts: map[string]part{}}
+		if e.Signed != nil {
+			p.facts["signed by"], p.facts["signature"] = e.Signed.By, e.Signed.Signature
+		}
 		for _, t := range tools {
 			p.parts[t.Kind+" "+t.Name] = partOf(t)
 		}

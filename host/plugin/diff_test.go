@@ -167,3 +167,41 @@ func TestDiffLooksAtALockThatLies(t *testing.T) {
 		t.Errorf("%+v, %v", changes, err)
 	}
 }
+
+func TestDiffSaysWhoSigned(t *testing.T) {
+	by := func(who, signature string) map[string]Entry {
+		e := entry(t)
+		if who != "" {
+			e.Signed = &Signed{By: who, Signature: signature}
+		}
+		return map[string]Entry{e.Name: e}
+	}
+	a, b := digest([]byte("a")), digest([]byte("b"))
+	for _, x := range []struct {
+		old, now map[string]Entry
+		wider    []bool // of each change
+	}{
+		{by("", ""), by("", ""), nil},
+		{by("ann", a), by("ann", a), nil},
+		{by("", ""), by("ann", a), []bool{false, false}},
+		{by("ann", a), by("ann", b), []bool{false}},
+		{by("ann", a), by("bob", b), []bool{false, true}},
+		{by("ann", a), by("", ""), []bool{false, true}},
+	} {
+		changes, err := Compare(x.old, x.now)
+		if err != nil || len(changes) != len(x.wider) {
+			t.Fatalf("%v, %v", changes, err)
+		}
+		for i, c := range changes {
+			if c.Wider != x.wider[i] {
+				t.Errorf("%+v", c)
+			}
+		}
+	}
+	bad := entry(t)
+	bad.Signed = &Signed{By: "ann", Signature: "x"}
+	_, err := Encode([]Entry{bad})
+	if err == nil || !strings.Contains(err.Error(), "signed: want") {
+		t.Errorf("a lock with the signature x: %v", err)
+	}
+}

@@ -248,3 +248,24 @@ func (l *Lock) Open(dir, name string) ([]byte, error) {
 	}
 	return wasm, nil
 }
+
+// SignatureOf reads the signature that lies beside a module in dir, as FILE.sig. It is nil where
+// there is none.
+func SignatureOf(dir, file string, limit int64) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	sig, err := trusted.ReadIn(root, file+".sig", limit)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the signature of %s: %w", file, err)
+	}
+	return sig, nil
+}
+
+// IsName reports whether a plugin can have this name, which is also a file name.
+func IsName(name string) bool { return fileName.MatchString(name) }

@@ -17,6 +17,9 @@ func (e Entry) Print(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%s %s\n  digest   %s\n  imports  %s\n", e.Name, e.Version, e.Digest,
 		strings.Join(e.Imports, " "))
+	if e.Signed != nil {
+		fmt.Fprintf(w, "  signed   by %s (%s)\n", e.Signed.By, e.Signed.Signature)
+	}
 	for _, t := range tools {
 		fmt.Fprintf(w, "  %s %s: %s\n    imports %s; targets %s; budget %s\n    runs %s\n",
 			t.Kind, t.Name, t.Title, strings.Join(t.Imports, " "),

@@ -137,9 +137,10 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		}
 		r.queries[entry] = q
 	}
-	for _, entry := range []string{"call", "operation"} {
-		r.allowed.Rule(entry, s.Compiler, "data.caponier.core."+entry+".allowed", rateRule)
-	}
+	r.allowed.Rule("call", memo.MembersOf(s.Compiler,
+		ast.MustParseRef("data.caponier.core.call.allowed"), ast.MustParseRef(rateRule)))
+	r.allowed.Rule("operation", memo.MembersOf(s.Compiler,
+		ast.MustParseRef("data.caponier.core.operation.allowed")))
 	// OPA's own cache of patterns holds 100, fewer than the command grammar has.
 	limit := 4096
 	r.values = cache.NewInterQueryValueCache(ctx, &cache.Config{

@@ -1,6 +1,10 @@
 package shell
 
-import "strings"
+import (
+	"maps"
+	"slices"
+	"strings"
+)
 
 // evaluating are names that quoting does not make harmless. A shell runs these commands itself and
 // reads their words once more, as code (eval, trap, printf -v 'a[$(id)]'), or they change what a
@@ -45,4 +49,22 @@ func evaluates(argv []string) string {
 		}
 	}
 	return ""
+}
+
+// posixShells are the programs, without a folder, that run the text after -c and that a node or a
+// container may have.
+var posixShells = words(`sh bash dash ash ksh ksh93 mksh oksh rbash static-sh zsh`)
+
+// reserved are words that the grammar takes for its own where a command begins.
+var reserved = words(`if then elif else fi case esac for while until do done select function time
+	coproc in`)
+
+// Special returns, sorted, the words that a text cannot begin a command with and mean a program,
+// and the names of shells.
+func Special() (own, shells []string) {
+	for _, list := range []map[string]bool{evaluating, numeric, reserved} {
+		own = slices.AppendSeq(own, maps.Keys(list))
+	}
+	slices.Sort(own)
+	return slices.Compact(own), slices.Sorted(maps.Keys(posixShells))
 }

@@ -32,10 +32,6 @@ var _ gate.Lowerer = Lowerer{}
 // Lowerer implements [gate.Lowerer]. It is safe for concurrent use.
 type Lowerer struct{}
 
-// posixShells are the programs, without a folder, that run the text after -c and that a node or a
-// container may have.
-var posixShells = words(`sh bash dash ash ksh ksh93 mksh oksh rbash static-sh zsh`)
-
 // Script lowers command text. When the text is parsed, Rendered holds the same commands with every
 // word quoted; send the rendering, never the text. Otherwise Rendered is empty, Error names the
 // first construct that cannot be lowered and its place, and Features names all such constructs.

@@ -249,6 +249,9 @@ redescribed(binary, sub) if {
 	not regex.match(`^[A-Za-z]`, sub)
 }
 
+# A program without sub-commands would take one for an operand: "reboot now" is a reboot.
+redescribed(binary, _) if object.keys(grammar.commands[binary]) == {""}
+
 redescribed(binary, _) if count(grammar.commands[binary][""].operands) > 0
 
 problems contains problem if {
@@ -388,6 +391,22 @@ address(h) if {
 	regex.match(`^[0-9a-f:]*:[0-9a-f:]*$`, h)
 	not contains(h, ":::")
 	net.cidr_is_valid(concat("/", [h, "128"]))
+}
+
+problems contains problem if {
+	some who, t in data.site.plugins.trust
+	some pattern in t.plugins
+	contains(trim_suffix(pattern, "*"), "*")
+	problem := sprintf(
+		"plugins/trust/%s/plugins: %q has a star before its end; want a name, or PREFIX*",
+		[who, pattern],
+	)
+}
+
+problems contains sprintf("plugins/trust/%s/imports: there is no operation %q", [who, i]) if {
+	some who, t in data.site.plugins.trust
+	some i in t.imports
+	not i in operations
 }
 
 operations := {

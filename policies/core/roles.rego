@@ -14,8 +14,26 @@ import data.caponier.core.inventory
 import data.caponier.core.tables
 import data.caponier.core.tier
 
-# A listed principal has the roles of the site's data. A credential that names roles narrows them.
+held contains name if some name in own
+
+# Whoever holds a role of its own holds those of everybody too. A credential that names roles leaves
+# a listed principal only these.
 held contains name if {
+	not host.claimed
+	own != set()
+	some name in data.site.everybody
+	read_only(name)
+	shared(name)
+}
+
+read_only(name) if data.site.roles[name].ceiling == "green"
+
+shared(name) if kept(name)
+
+shared(_) if not data.site.principals[input.principal.id]
+
+# A listed principal has the roles of the site's data. A credential that names roles narrows them.
+own contains name if {
 	not host.claimed
 	entry := data.site.principals[input.principal.id]
 	input.principal.auth in entry.auth
@@ -25,7 +43,7 @@ held contains name if {
 
 # One that is not listed, and that an identity provider vouches for, has those of its claimed roles
 # that the site accepts from claims.
-held contains name if {
+own contains name if {
 	not host.claimed
 	input.principal.auth == "oidc"
 	not data.site.principals[input.principal.id]

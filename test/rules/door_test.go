@@ -130,6 +130,7 @@ func usesIn(p *packages.Package, file *ast.File, iface *types.Interface, name st
 var wrappers = []string{
 	"host/native Run Runner.Run",
 	"host/undo Execute Executor.Execute",
+	"host/recording Execute Executor.Execute",
 	"host/undo record Executor.Execute",
 }
 

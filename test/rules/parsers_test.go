@@ -27,6 +27,8 @@ var readers = map[string][]string{
 	"host/cmd/caponier": {"no: the output of a call, which front/mcp has checked"},
 	"host/config":       {"no: the operator's file, of which every key has a test"},
 	"host/doctor":       {"host/doctor.FuzzClusterStatus"},
+	"host/distribution": {"sdk/abi.FuzzDecode"},
+	"host/signature":    {"host/signature.FuzzBundle", "sdk/abi.FuzzDecode"},
 	"host/egress": {"host/egress.FuzzParseURL", "host/egress.FuzzHeaders",
 		"sdk/abi.FuzzDecode"},
 	"host/freeze": {
@@ -43,11 +45,13 @@ var readers = map[string][]string{
 	"host/policy/load":        {"host/policy/load/strict.FuzzData"},
 	"host/policy/load/strict": {"host/policy/load/strict.FuzzData"},
 	"host/policy/replay":      {"host/policy.FuzzParse"},
+	"host/policy/repo":        {"host/policy/repo.FuzzManifest"},
 	"host/remote/internal/conn": {
 		"no: exit codes, by the lying server (host/remote/liar_test.go)"},
 	"host/remote/internal/files": {"host/remote/internal/files.FuzzAnswers",
 		"host/remote/internal/files.FuzzReferee"},
 	"host/sandbox": {"host/sandbox.FuzzImports", "host/sandbox/meter.FuzzRewrite"},
+	"host/shadow":  {"no: files that the host itself wrote; a report decides nothing"},
 	"host/store":   {"no: rows that the host itself wrote"},
 	"host/survey": {
 		"no: by generated answers that cannot be (host/survey/survey_test.go)"},

@@ -52,7 +52,8 @@ func configured(g *global) (*host, error) {
 			"root on the nodes named there, within what policy allows; set accept_risks = true "+
 			"(or I_ACCEPT_RISKS=true) when you have read docs/threats.md", cfg.File))
 	}
-	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors()}
+	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors(),
+		recorder: g.recorder}
 	cfg.Sandbox.Log = g.pluginLog
 	lock, err := plugin.Load(cfg.Plugin.Lock)
 	if err != nil {
@@ -77,7 +78,13 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if err := h.openState(&o); err != nil {
 		return err
 	}
+	if only == "" {
+		h.shadow(ctx, &o)
+	}
 	if err := h.openRemote(); err != nil {
+		return err
+	}
+	if loaded, err = h.trustFirst(loaded); err != nil {
 		return err
 	}
 	if err := h.openSandbox(ctx, func(t *gate.Tool) bool {
@@ -127,7 +134,7 @@ func (h *host) loadPolicy(ctx context.Context) (wait func() error) {
 	}
 	before := h.tested()
 	p.Tested, p.Passed = before.has, before.keep
-	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.NodeNames()}
+	p.Inventory = load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.Remote.Known()}
 	var engine *load.Site
 	var err error
 	go func() {
@@ -191,12 +198,12 @@ func (h *host) openSandbox(ctx context.Context, wanted func(*gate.Tool) bool) (e
 			continue
 		}
 		if h.lazy {
-			open := func() ([]byte, error) { return lock.Open(h.cfg.Plugin.Dir, e.Name) }
+			open := func() ([]byte, error) { return h.openPlugin(ctx, lock, e) }
 			if err = h.sandbox.Later(e.Plugin, open, e.Imports); err == nil && h.verify {
 				_, err = open()
 			}
 		} else {
-			err = addPlugin(h.sandbox, lock, h.cfg.Plugin.Dir, e)
+			err = h.addPlugin(ctx, lock, e)
 		}
 		if err != nil {
 			h.broken.Store(e.Digest, err)
@@ -233,6 +240,9 @@ func (h *host) executors(o *gate.Options) error {
 	for _, name := range []string{"ssh_exec", "ssh_script", "sftp_write", "sftp_put",
 		"sftp_remove"} {
 		o.Executors[name] = h.keeper
+	}
+	if h.recorder != nil {
+		o.Executors = h.recorder.Executors(o.Executors, o.Nodes)
 	}
 	return nil
 }

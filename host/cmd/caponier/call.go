@@ -11,11 +11,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/recording"
 	"github.com/spf13/cobra"
 )
 
 func callCommand(g *global) *cobra.Command {
-	verbose := 0
+	verbose, record := 0, ""
 	cmd := &cobra.Command{
 		Use:   "call TOOL [JSON]",
 		Short: "Call a tool from the terminal, as [cli] principal; policy decides as for clients",
@@ -29,9 +30,14 @@ func callCommand(g *global) *cobra.Command {
 				}
 				g.pluginLog = plaintext.NewLog(logOutput{g}, level)
 			}
+			if record != "" {
+				return v.recorded(record)
+			}
 			return v.call(false)
 		}),
 	}
+	cmd.Flags().StringVar(&record, "record", "", "write what the tool got for its operations to "+
+		"`FILE`, as answers for plugin run; the file must not exist")
 	cmd.Flags().CountVarP(&verbose, "verbose", "v", "show what the plugin logs and writes, and "+
 		"the trace of a panic, line by line; twice: lines of level debug too")
 	return cmd
@@ -85,6 +91,26 @@ func (v *verb) call(plan bool) error {
 		fmt.Fprintf(v.say, "caponier: plugin_unavailable: %v\n", err)
 	}
 	return report(v.out, v.say, a, v.json)
+}
+
+// recorded calls the tool, and writes what it got to a file, whatever came of the call.
+func (v *verb) recorded(file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return usage(fmt.Errorf("--record: %w", err))
+	}
+	v.recorder = &recording.Recorder{}
+	called := v.call(false)
+	answers, left := v.recorder.Answers()
+	_, err = f.Write(answers)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(called, fmt.Errorf("--record: %w", err))
+	}
+	for _, line := range left {
+		fmt.Fprintf(v.say, "caponier: not recorded: %s\n", plaintext.Clean(line))
+	}
+	fmt.Fprintf(v.say, "caponier: recorded in %s, which holds what the nodes said\n", file)
+	return called
 }
 
 // current returns the check that the gate makes before each decision of a call: its tool

@@ -19,6 +19,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/recording"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/store"
@@ -48,6 +49,7 @@ type host struct {
 	broken   sync.Map              // digest of a module that could not be opened: why, an error
 	lazy     bool                  // modules are compiled when they are first called
 	verify   bool                  // and held against the lock now
+	recorder *recording.Recorder   // of what operations return; nil: none
 	closers  []func()
 }
 

@@ -140,7 +140,8 @@ func (l *live) files() watch.Files {
 		},
 		Concerns: func(name string) bool {
 			return name == filepath.Base(file) || name == "..data" ||
-				strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".wasm")
+				strings.HasSuffix(name, ".lock") || strings.HasSuffix(name, ".wasm") ||
+				strings.HasSuffix(name, ".wasm.sig")
 		}}
 }
 
@@ -226,7 +227,7 @@ func (l *live) make(ctx context.Context, next *plugin.Lock, came []plugin.Entry)
 				if !serves(e) { // what failed before
 					l.h.sandbox.Remove(e.Digest)
 				}
-				err = errors.Join(err, addPlugin(l.h.sandbox, next, l.h.cfg.Plugin.Dir, e))
+				err = errors.Join(err, l.h.addPlugin(ctx, next, e))
 			}
 			for _, e := range came {
 				if err == nil {
@@ -252,7 +253,7 @@ func (l *live) take(ctx context.Context, next *plugin.Lock) error {
 	}
 	before := l.h.engine.Revision()
 	err := l.h.engine.Against(ctx,
-		load.Inventory{Tools: next.Tools(), Nodes: l.h.cfg.NodeNames()})
+		load.Inventory{Tools: next.Tools(), Nodes: l.h.cfg.Remote.Known()})
 	if err != nil { // a rule of the site names what left the lock
 		l.decides(ctx, err, before)
 	} else {

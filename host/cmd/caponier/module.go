@@ -70,13 +70,29 @@ func checkClaims(site string, entries ...plugin.Entry) error {
 	return nil
 }
 
-// addPlugin puts a module of the lock into a sandbox.
-func addPlugin(box *sandbox.Sandbox, lock *plugin.Lock, dir string, e plugin.Entry) error {
-	wasm, err := lock.Open(dir, e.Name)
+// addPlugin puts a module of the lock into a sandbox, when the site trusts it.
+func (h *host) addPlugin(ctx context.Context, lock *plugin.Lock, e plugin.Entry) error {
+	wasm, err := h.openPlugin(ctx, lock, e)
 	if err != nil {
 		return err
 	}
-	return box.Add(e.Plugin, wasm, e.Imports)
+	return h.sandbox.Add(e.Plugin, wasm, e.Imports)
+}
+
+// openPlugin reads a module of the lock, and asks the site whether it trusts it.
+func (h *host) openPlugin(ctx context.Context, lock *plugin.Lock, e plugin.Entry) ([]byte, error) {
+	wasm, err := lock.Open(h.cfg.Plugin.Dir, e.Name)
+	if err != nil {
+		return nil, err
+	}
+	if h.engine == nil { // trustFirst saw that the site asks for no signature
+		return wasm, nil
+	}
+	site, err := h.engine.Current()
+	if err != nil {
+		return nil, err
+	}
+	return wasm, checkTrust(ctx, site, h.cfg.Plugin.Dir, wasm, e)
 }
 
 // collectMore has garbage collected more often, until the function that it returns is called.

@@ -12,9 +12,10 @@ import (
 
 func pluginCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "plugin",
-		Short: "Write, try, test, build, lock, inspect, compare and revoke plugins"}
+		Short: "Write, try, test, build, publish, take, verify, lock and revoke plugins"}
 	cmd.AddCommand(pluginNew(g), pluginTest(g), pluginBuild(g), pluginLock(g), pluginInspect(g),
-		pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g))
+		pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g),
+		pluginPush(g), pluginPull(g), pluginVerify(g))
 	return cmd
 }
 

@@ -34,6 +34,10 @@ func pluginDiff(g *global) *cobra.Command {
 			if strings.HasSuffix(v.args[1], ".wasm") {
 				gone := func(name string, _ plugin.Entry) bool { _, has := now[name]; return !has }
 				maps.DeleteFunc(old, gone)
+				for name, e := range old { // who signed it is asked when it is locked
+					e.Signed = nil
+					old[name] = e
+				}
 			}
 			changes, err := plugin.Compare(old, now)
 			if err != nil {

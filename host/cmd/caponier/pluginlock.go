@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/signature"
 	"github.com/spf13/cobra"
 )
 
@@ -30,7 +32,9 @@ func pluginLock(g *global) *cobra.Command {
 		Args:  cobra.ArbitraryArgs,
 		Long: "Describes every NAME.wasm in --dir (or only the named ones, keeping the other " +
 			"entries) and writes --lock. --check writes nothing and exits 3 when the lock would " +
-			"change. A claim that contradicts the command grammar (plugin inspect) is an error.",
+			"change. A claim that contradicts the command grammar (plugin inspect) is an error, " +
+			"and so is, where the site has plugins.trust, a module without a signature beside it " +
+			"(NAME.wasm.sig) of somebody who may sign it.",
 		RunE: g.does(func(v *verb) error {
 			if job.file == "" || job.dir == "" {
 				c, err := g.load()
@@ -110,10 +114,37 @@ func (l lockJob) entries(ctx context.Context, names []string,
 		if err == nil {
 			err = checkClaims(l.site, e)
 		}
+		if err == nil {
+			e.Signed, err = l.signed(ctx, e)
+		}
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, e)
 	}
 	return entries, nil
+}
+
+// signed asks the site, if one is named, who may sign the plugin, and says who did.
+func (l lockJob) signed(ctx context.Context, e plugin.Entry) (*plugin.Signed, error) {
+	if l.site == "" {
+		return nil, nil
+	}
+	site, err := load.FromFolder(ctx, l.site, load.Inventory{})
+	if err != nil {
+		return nil, usage(err)
+	}
+	file := filepath.Join(l.dir, e.File)
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if got := signature.Digest(wasm); got != e.Digest {
+		return nil, fmt.Errorf("%s has changed while it was read: try again", file)
+	}
+	s, err := signed(ctx, site, l.dir, wasm, e)
+	if err != nil {
+		return nil, &exit{exitRefused, err}
+	}
+	return s, nil
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"github.com/spf13/cobra"
@@ -16,7 +16,7 @@ import (
 func policyCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
 	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g), policyExplain(g), policyReplay(g),
-		policyGrammar(g), policyCan(g))
+		policyGrammar(g), policyCan(g), policyExport(g), policyShadow(g), policyPromote(g))
 	return cmd
 }
 
@@ -57,39 +57,38 @@ func policyCheck(g *global) *cobra.Command {
 		})
 }
 
-// inventory returns what the configuration knows of tools and nodes, or nothing where there is no
-// configuration: a site's folder can be checked without one.
-func (g *global) inventory() (inv load.Inventory) {
-	c, err := g.load()
-	if err != nil {
-		return inv
-	}
-	inv.Nodes = c.NodeNames()
-	if lock, err := plugin.Load(c.Plugin.Lock); err == nil {
-		inv.Tools = lock.Tools()
-	}
-	return inv
-}
-
 func policyTest(g *global) *cobra.Command {
 	return onSite(g, "test",
-		"Run the tests of core and site, with coverage (exit 1 when one fails)",
+		"Run the tests of a site, and say which of its rules they saw (exit 1 when one fails)",
 		func(ctx context.Context, dir string) (load.TestReport, int, error) {
-			r, err := load.Test(ctx, dir)
+			r, err := load.Test(ctx, dir, g.inventory())
 			return r, min(r.Failed, exitFailed), err
-		},
-		func(w io.Writer, r load.TestReport) {
-			for _, t := range r.Tests {
-				if !t.Passed {
-					fmt.Fprintf(w, "FAIL  %s  %s\n%s", t.Name, t.Where, t.Output)
-				}
-			}
-			for _, place := range r.NotCovered {
-				fmt.Fprintln(w, "not covered:", place)
-			}
-			fmt.Fprintf(w, "%d tests, %d failed; coverage of core %.1f %%, of site %.1f %%\n",
-				len(r.Tests), r.Failed, r.CoreCoverage, r.SiteCoverage)
-		})
+		}, printTests)
+}
+
+func printTests(w io.Writer, r load.TestReport) {
+	for _, t := range r.Tests {
+		if !t.Passed {
+			fmt.Fprintf(w, "FAIL  %s  %s\n%s", t.Name, t.Where, t.Output)
+		}
+	}
+	for _, rule := range r.Rules {
+		what := rule.Rule
+		if rule.ID != "" {
+			what += " " + strconv.Quote(rule.ID)
+		}
+		if !rule.Held {
+			fmt.Fprintf(w, "never held in a test: %s  %s\n", what, rule.Where)
+		}
+		if len(rule.Missed) > 0 {
+			fmt.Fprintf(w, "not covered of %s: %s\n", what, strings.Join(rule.Missed, ", "))
+		}
+	}
+	rules := "the site has no rules"
+	if len(r.Rules) > 0 {
+		rules = fmt.Sprintf("%d rules of the site, coverage %.1f %%", len(r.Rules), r.Coverage)
+	}
+	fmt.Fprintf(w, "%d tests, %d failed; %s\n", len(r.Tests), r.Failed, rules)
 }
 
 func policyEval(g *global) *cobra.Command {

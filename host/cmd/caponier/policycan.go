@@ -74,7 +74,7 @@ func (v *verb) can(c *config.Config, o canFlags) error {
 	if err != nil {
 		return err
 	}
-	inv := load.Inventory{Tools: w.Tools, Nodes: c.NodeNames()}
+	inv := load.Inventory{Tools: w.Tools, Nodes: w.Nodes}
 	sites, dirs := []*load.Candidate{}, []string{dir}
 	if o.diff != "" {
 		dirs = append(dirs, o.diff)

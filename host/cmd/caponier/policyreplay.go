@@ -11,6 +11,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"github.com/spf13/cobra"
 )
@@ -69,15 +71,7 @@ func policyReplay(g *global) *cobra.Command {
 				return err
 			}
 			took := time.Since(began).Round(time.Millisecond)
-			code := exitDone
-			switch more, less := len(diff.NewlyAllowed) > 0, len(diff.NewlyRefused) > 0; {
-			case more && less:
-				code = exitBoth
-			case more:
-				code = exitRefused
-			case less:
-				code = exitLess
-			}
+			code := changeCode(len(diff.NewlyAllowed), len(diff.NewlyRefused))
 			return v.verdict(code != exitDone, code, diff,
 				func(w io.Writer) { diff.Print(w, took) })
 		}),
@@ -106,4 +100,31 @@ func recordsOf(dir string, since time.Duration, problem *error) iter.Seq[gate.Re
 			}
 		}
 	}
+}
+
+// changeCode is the exit code for what would be newly allowed and newly refused.
+func changeCode(more, less int) int {
+	switch {
+	case more > 0 && less > 0:
+		return exitBoth
+	case more > 0:
+		return exitRefused
+	case less > 0:
+		return exitLess
+	}
+	return exitDone
+}
+
+// inventory returns what the configuration knows of tools and nodes, or nothing where there is no
+// configuration: a site's folder can be checked without one.
+func (g *global) inventory() (inv load.Inventory) {
+	c, err := g.load()
+	if err != nil {
+		return inv
+	}
+	inv.Nodes = c.Remote.Known()
+	if lock, err := plugin.Load(c.Plugin.Lock); err == nil {
+		inv.Tools = lock.Tools()
+	}
+	return inv
 }

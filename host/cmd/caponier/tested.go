@@ -16,7 +16,8 @@ import (
 type tested struct{ file, program, lock string }
 
 func (h *host) tested() tested {
-	t := tested{file: filepath.Join(h.cfg.Store.Dir, "tested"), lock: h.lock().Checksum()}
+	t := tested{file: filepath.Join(h.cfg.Store.Dir, "tested"),
+		lock: fmt.Sprintf("%s %+v", h.lock().Checksum(), h.cfg.Remote.Known())}
 	if build, known := debug.ReadBuildInfo(); known && version != "dev" {
 		t.program = version + "\n" + build.String()
 	}

@@ -64,7 +64,7 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 	if err != nil {
 		return err
 	}
-	c.Policy.Inventory = load.Inventory{Tools: lock.Tools(), Nodes: c.NodeNames()}
+	c.Policy.Inventory = load.Inventory{Tools: lock.Tools(), Nodes: c.Remote.Known()}
 	site, err := load.New(v.ctx, c.Policy)
 	if err != nil {
 		return usage(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/recording"
 	"github.com/spf13/cobra"
 )
 
@@ -52,9 +53,10 @@ func usage(err error) error { return &exit{exitUsage, err} }
 type global struct {
 	config, profile string
 	json            bool
-	log             observe.LogOptions // instead of those of the configuration
-	logs            io.Writer          // where the log goes, without secrets; nil: stderr
-	pluginLog       *slog.Logger       // of the sandbox; nil: the host's log
+	log             observe.LogOptions  // instead of those of the configuration
+	logs            io.Writer           // where the log goes, without secrets; nil: stderr
+	pluginLog       *slog.Logger        // of the sandbox; nil: the host's log
+	recorder        *recording.Recorder // of what operations return; nil: none
 
 	readOnly                 bool // these four only narrow what the configuration allows
 	toolsets, tools, exclude []string

@@ -26,6 +26,11 @@ func FromFolder(ctx context.Context, dir string, inv Inventory) (*Candidate, err
 	return fromFolder(ctx, dir, inv, nil)
 }
 
+// Untested is FromFolder without running the site's tests, for what decides nothing.
+func Untested(ctx context.Context, dir string) (*Candidate, error) {
+	return fromFolder(ctx, dir, Inventory{}, func(string) bool { return true })
+}
+
 // fromFolder does not run the site's tests where tested says that they passed with this revision.
 func fromFolder(ctx context.Context, dir string, inv Inventory, tested func(string) bool) (
 	*Candidate, error) {
@@ -121,7 +126,7 @@ func (c *Candidate) finish(ctx context.Context) error {
 
 func parse(all files, inv Inventory) (c *Candidate, err error) {
 	c = &Candidate{modules: map[string]*ast.Module{}, tests: map[string]*ast.Module{},
-		coreTests: files{}, site: files{},
+		helpers: files{}, site: files{},
 		data: map[string]any{}, places: map[string]string{}, schemas: ast.NewSchemaSet(),
 		inventory: inv}
 	if c.Bundle, err = pack(all); err != nil {
@@ -142,8 +147,9 @@ func parse(all files, inv Inventory) (c *Candidate, err error) {
 			c.site[name] = all[name]
 		}
 		switch data := all[name]; {
-		case strings.HasSuffix(name, testSuffix) && !owned(name):
-			c.coreTests[name] = data
+		case strings.HasSuffix(name, testSuffix) && !owned(name): // kept by an older version
+		case strings.HasPrefix(name, "testing/"):
+			c.helpers[name] = data
 		case path.Ext(name) == ".rego": // on all processors, beside the data
 			parsing.Go(func() { modules[i], wrong[i] = c.parseModule(name, data) })
 		case path.Ext(name) == ".schema":

@@ -16,10 +16,17 @@ import (
 )
 
 // Inventory is what the names in a policy are held against. Names of a nil list are not checked.
-// It takes no part in decisions.
+// It takes no part in decisions. The tests of a site make their questions of it.
 type Inventory struct {
 	Tools []*gate.Tool // of the lock
-	Nodes []string     // of the configuration
+	Nodes []gate.Node  // of the configuration
+}
+
+func (i Inventory) names() (names []string) {
+	for _, n := range i.Nodes {
+		names = append(names, n.Name)
+	}
+	return names
 }
 
 // Candidate is one policy that is fit to decide. It does not change.
@@ -30,7 +37,7 @@ type Candidate struct {
 	Idle     []string // what is granted and can never work, each with its place
 
 	modules, tests map[string]*ast.Module // tests are the site's
-	coreTests      files                  // are parsed when tests run
+	helpers        files                  // of tests: are parsed when tests run
 	site           files                  // the files of the site
 	wellTyped      bool                   // all modules are this program's: see compile
 	base           map[string]any         // data as OPA's values; see baseData
@@ -105,8 +112,6 @@ func (c *Candidate) newCompiler() *ast.Compiler {
 	return ast.NewCompiler().WithStrict(true).WithCapabilities(c.caps).WithSchemas(c.schemas).
 		WithUseTypeCheckAnnotations(true).SetErrorLimit(20)
 }
-
-const testSuffix = "_test.rego"
 
 // parseModule refuses a module outside its owner's packages. It may be called concurrently.
 func (c *Candidate) parseModule(name string, data []byte) (*ast.Module, error) {

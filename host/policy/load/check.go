@@ -89,7 +89,7 @@ func (i Inventory) data() map[string]any {
 			"commands": anys(t.Commands)}
 	}
 	for _, n := range i.Nodes {
-		nodes = append(nodes, n)
+		nodes = append(nodes, n.Name)
 	}
 	if i.Tools != nil {
 		known["tools"], known["declares"] = tools, declares
@@ -125,7 +125,7 @@ func (c *Candidate) names() (names []string) {
 	for _, t := range c.inventory.Tools {
 		names = append(names, t.Name, t.Kind+":"+t.Name)
 	}
-	names = slices.Concat(names, c.inventory.Nodes, keys(c.data, "site", "roles"))
+	names = slices.Concat(names, c.inventory.names(), keys(c.data, "site", "roles"))
 	var walk func(any)
 	walk = func(v any) {
 		m, _ := v.(map[string]any)

@@ -110,7 +110,7 @@ func toolName(c *Candidate, t *ast.Term) string {
 }
 
 func nodeName(c *Candidate, t *ast.Term) string {
-	names := c.inventory.Nodes
+	names := c.inventory.names()
 	for _, n := range list(c.data, "site", "cluster_nodes") {
 		names = append(slices.Clone(names), fmt.Sprint(n))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/version"
 )
 
-// files are everything that decides, by path: core/…, schemas/…, capabilities.json as built in, and
-// site/….
+// files are everything that decides, by path: core/… without its tests, testing/…, schemas/… and
+// capabilities.json as built in, and site/….
 type files map[string][]byte
 
 // maxFile is the size of the largest file of a site, in bytes; maxFiles is their number.
@@ -27,10 +27,13 @@ const (
 	maxFiles = 1000
 )
 
+const testSuffix = "_test.rego"
+
+// coreFiles leaves out the tests of what is built in: they passed when this program was made.
 func coreFiles() (files, error) {
 	all := files{}
 	err := fs.WalkDir(policies.Files, ".", func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || strings.HasSuffix(p, testSuffix) {
 			return err
 		}
 		all[p], err = policies.Files.ReadFile(p)
@@ -81,10 +84,22 @@ func siteFiles(dir string) (files, error) {
 	return all, err
 }
 
+// Files returns what decides, by path: core, testing, schemas and capabilities.json as built in,
+// without tests, and with a dir what the host reads of that site, below site/.
+func Files(dir string) (map[string][]byte, error) {
+	if dir == "" {
+		return coreFiles()
+	}
+	return siteFiles(dir)
+}
+
+// OPA is the version of OPA that decides.
+var OPA = version.Version
+
 // pack returns the bytes by which a policy is known and kept. Equal policies give equal bytes. The
 // version of OPA is part of what decides.
 func pack(all files) ([]byte, error) {
-	texts := map[string]string{"opa": version.Version}
+	texts := map[string]string{"opa": OPA}
 	for name, data := range all {
 		texts[name] = string(data)
 	}

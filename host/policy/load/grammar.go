@@ -25,7 +25,7 @@ type Command struct {
 // Grammar returns the commands that the core and the site in dir describe, sorted by name: all, or
 // those whose name is word or begins with word and a space.
 func Grammar(ctx context.Context, dir, word string) ([]Command, error) {
-	c, err := FromFolder(ctx, dir, Inventory{})
+	c, err := Untested(ctx, dir)
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func inventory() Inventory {
 	}
 	text := func(name string) gate.Param { return gate.Param{Name: name, Type: "string"} }
 	vmid := gate.Param{Name: "vmid", Type: "integer"}
-	return Inventory{Nodes: []string{"pve1", "pve2"}, Tools: []*gate.Tool{
+	return Inventory{Nodes: []gate.Node{{Name: "pve1"}, {Name: "pve2"}}, Tools: []*gate.Tool{
 		tool("restart_service", text("node"), text("service"), text("note")),
 		tool("proxmox_container_status", vmid), tool("create_backup", vmid),
 		tool("jq_query", gate.Param{Name: "quiet", Type: "boolean"}, text("mode")),

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/cover"
 )
 
@@ -41,42 +40,28 @@ func Check(ctx context.Context, dir string, inv Inventory) (Report, error) {
 	return rep, nil
 }
 
-// Test runs every test of the core and of the folder's site, and measures what they covered. A
-// test that fails is in the report, not an error.
-func Test(ctx context.Context, dir string) (TestReport, error) {
-	c, err := FromFolder(ctx, dir, Inventory{})
+// Test runs every test of the folder's site, and measures what they covered. A test that fails is
+// in the report, not an error. The tests of core ran when this program was made. Only the questions
+// of tests are made of the inventory: names in the policy are not held against it.
+func Test(ctx context.Context, dir string, inv Inventory) (TestReport, error) {
+	c, err := Untested(ctx, dir)
 	if err != nil {
 		return TestReport{}, err
 	}
-	if err := c.withCoreTests(); err != nil {
-		return TestReport{}, err
-	}
-	covered := cover.New()
+	c.inventory = inv
+	covered := &covering{Cover: cover.New(), held: map[string]bool{}}
 	results, err := c.runTests(ctx, c.tests, covered)
 	if err != nil {
 		return TestReport{}, err
 	}
-	var rep TestReport
+	rep := TestReport{Tests: []TestResult{}}
 	for _, t := range results {
-		res := TestResult{Name: testName(t), Where: t.Location.String(), Passed: t.Pass(),
-			Output: string(t.Output), Took: t.Duration}
-		if t.Error != nil {
-			res.Output += t.Error.Error()
-		}
-		if !res.Passed {
+		if !t.Pass() {
 			rep.Failed++
 		}
-		rep.Tests = append(rep.Tests, res)
+		rep.Tests = append(rep.Tests, TestResult{Name: testName(t), Where: t.Location.String(),
+			Passed: t.Pass(), Output: output(t), Took: t.Duration})
 	}
-	core, site := map[string]*ast.Module{}, map[string]*ast.Module{}
-	for name, m := range c.modules {
-		if owned(name) {
-			site[name] = m
-		} else {
-			core[name] = m
-		}
-	}
-	rep.CoreCoverage, rep.CoreNotCovered = coverage(covered, core)
-	rep.SiteCoverage, rep.NotCovered = coverage(covered, site)
+	rep.Coverage, rep.Rules = covered.of(c.owned(c.modules))
 	return rep, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,9 @@ import (
 type Options struct {
 	// Site is the folder with the site's data.yaml and, if it has rules, their Rego and tests.
 	Site string `koanf:"site" path:"true"`
+	// Shadow is the folder of a candidate that decides beside the site (package shadow); "" for
+	// none. A [Site] does not read it.
+	Shadow string `koanf:"shadow" path:"true"`
 	// Deadline is how long one decision may take before it is a refusal; 0 is 1s.
 	Deadline time.Duration `koanf:"-"`
 	// OnRevision is called with each revision before it decides anything, and with everything that
@@ -159,7 +163,7 @@ func (s *Site) candidate(ctx context.Context, inv Inventory) (*Candidate, error)
 	maps.DeleteFunc(site, func(name string, _ []byte) bool { return !owned(name) })
 	if now != nil && maps.EqualFunc(site, now.site, bytes.Equal) &&
 		slices.Equal(inv.Tools, now.inventory.Tools) &&
-		slices.Equal(inv.Nodes, now.inventory.Nodes) {
+		reflect.DeepEqual(inv.Nodes, now.inventory.Nodes) {
 		return now, nil
 	}
 	tested := s.options.Tested

@@ -10,18 +10,15 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/cover"
 	"github.com/open-policy-agent/opa/v1/tester"
 )
 
-// TestReport is what the tests of core and site said. Coverage is in percent of lines.
+// TestReport is what the tests of a site said. Coverage is in percent of the lines of its rules.
 type TestReport struct {
-	Tests          []TestResult `json:"tests"`
-	Failed         int          `json:"failed"`
-	CoreCoverage   float64      `json:"core_coverage"`
-	SiteCoverage   float64      `json:"site_coverage"` // 100 when the site has no rules
-	NotCovered     []string     `json:"not_covered"`   // of the site: file:line, file:line-line
-	CoreNotCovered []string     `json:"core_not_covered"`
+	Tests    []TestResult   `json:"tests"`
+	Failed   int            `json:"failed"`
+	Coverage float64        `json:"coverage"` // 100 when the site has no rules
+	Rules    []RuleCoverage `json:"rules"`    // in the order of the files
 }
 
 // TestResult is one test. Where is file:line.
@@ -31,28 +28,6 @@ type TestResult struct {
 	Passed bool          `json:"passed"`
 	Output string        `json:"output,omitempty"`
 	Took   time.Duration `json:"took_ns"`
-}
-
-// coverage counts the lines of these modules alone; the tracer has seen those of the tests as well.
-func coverage(c *cover.Cover, modules map[string]*ast.Module) (percent float64, missed []string) {
-	var yes, no int
-	all := c.Report(modules)
-	for name := range modules {
-		f := all.Files[name]
-		yes, no = yes+f.CoveredLines, no+f.NotCoveredLines
-		for _, r := range f.NotCovered {
-			place := fmt.Sprintf("%s:%d", name, r.Start.Row)
-			if r.End.Row > r.Start.Row {
-				place += fmt.Sprintf("-%d", r.End.Row)
-			}
-			missed = append(missed, place)
-		}
-	}
-	slices.Sort(missed)
-	if yes+no == 0 {
-		return 100, nil
-	}
-	return 100 * float64(yes) / float64(yes+no), missed
 }
 
 // testSite runs the site's own tests. Rules without tests, and tests that fail, refuse a site.
@@ -68,16 +43,12 @@ func (c *Candidate) testSite(ctx context.Context) error {
 			tests[name] = m
 		}
 	}
-	if len(tests) > 0 { // which may use the fixtures of core's
-		if err := c.withCoreTests(); err != nil {
-			return err
-		}
-	}
 	results, err := c.runTests(ctx, tests, nil)
 	var wrong []error
 	for _, t := range results {
 		if !t.Pass() {
-			wrong = append(wrong, fmt.Errorf("%s: test %s did not pass", t.Location, testName(t)))
+			wrong = append(wrong, fmt.Errorf("%s: test %s did not pass%s", t.Location,
+				testName(t), strings.TrimRight("\n"+output(t), "\n")))
 		}
 	}
 	switch {
@@ -92,31 +63,35 @@ func (c *Candidate) testSite(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// withCoreTests adds core's tests to the site's.
-func (c *Candidate) withCoreTests() error {
-	for name, data := range c.coreTests {
-		m, err := c.parseModule(name, data)
-		if err != nil {
-			return err
-		}
-		c.add(name, m)
-	}
-	return nil
-}
-
 func testName(t *tester.Result) string {
 	return strings.TrimPrefix(t.Package, "data.") + "." + t.Name
+}
+
+// output is what a test printed, each line once, and the error that ended it. Questions that cannot
+// be made print why; the error below says less.
+func output(t *tester.Result) string {
+	var lines []string
+	for line := range strings.Lines(string(t.Output)) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	if t.Error != nil &&
+		(len(lines) == 0 || !strings.Contains(t.Error.Error(), "testing.parts.stop")) {
+		lines = append(lines, t.Error.Error()+"\n")
+	}
+	return strings.Join(lines, "")
 }
 
 // runTests compiles everything with the given tests and runs them, with the evaluator that decides
 // and on the site's data. Tables are derived anew in each test, since tests replace the data. The
 // tracer may be nil.
 func (c *Candidate) runTests(ctx context.Context, tests map[string]*ast.Module,
-	covered *cover.Cover) ([]*tester.Result, error) {
+	covered *covering) ([]*tester.Result, error) {
 	if len(tests) == 0 {
 		return nil, nil
 	}
-	store, err := c.store(nil)
+	store, err := c.store(map[string]any{"testing": c.inventory.world()})
 	if err != nil {
 		return nil, err
 	}
@@ -125,14 +100,18 @@ func (c *Candidate) runTests(ctx context.Context, tests map[string]*ast.Module,
 		return nil, err
 	}
 	defer store.Abort(ctx, txn)
-	// All tests are compiled: those of the core bring the fixtures. The runner changes their names.
-	all := maps.Clone(c.modules)
-	for name, m := range c.tests {
+	all, err := c.helperModules()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(all, c.modules)
+	for name, m := range tests { // the runner changes their names
 		all[name] = m.Copy()
 	}
-	runner := tester.NewRunner().SetCompiler(c.newCompiler().WithRewriteTestRules(true)).
+	runner := tester.NewRunner().SetCompiler(c.newCompiler().WithRewriteTestRules(true).
+		WithEnablePrintStatements(true)).
 		SetStore(store).SetModules(all).RaiseBuiltinErrors(true).
-		SetTimeout(time.Minute)
+		CapturePrintOutput(true).SetTimeout(time.Minute)
 	if covered != nil {
 		runner = runner.SetCoverageQueryTracer(covered)
 	}

@@ -21,13 +21,15 @@ type member struct {
 }
 
 // MembersOf returns the members that the value of a rule can depend on, apart from those that it
-// depends on through the rules of the reference apart alone. The compiler must have compiled all
+// depends on through the rules that apart refers to alone. The compiler must have compiled all
 // modules. It finds too many rather than too few: a reference with a variable in it counts as all
 // that it may refer to.
-func MembersOf(c *ast.Compiler, rule, apart ast.Ref) *Members {
+func MembersOf(c *ast.Compiler, rule ast.Ref, apart ...ast.Ref) *Members {
 	f := finder{compiler: c, seen: map[*ast.Rule]bool{}, members: &Members{}}
-	for _, r := range c.GetRulesExact(apart) {
-		f.seen[r] = true
+	for _, ref := range apart {
+		for _, r := range c.GetRulesExact(ref) {
+			f.seen[r] = true
+		}
 	}
 	f.follow(rule)
 	f.members.top.sort()

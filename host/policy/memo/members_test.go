@@ -62,6 +62,7 @@ var rules = map[string]struct{ rego, members string }{
 	"with another member": {`p if { q == "x" with input.a.b as input.c }` + "\nq := input.a",
 		"input.a input.c"},
 	"with other data": {`p if { data.z == "x" with data.z as input.b }`, "input.b"},
+	"in a template":   {"p := $`{input.a}`", "input.a"},
 	"a recursive document": {`p if { walked := [x | some x in input.a]; count(walked) > 1 }`,
 		"input.a"},
 }

@@ -45,13 +45,13 @@ type ByInput[V any] struct {
 	known Of[V]
 }
 
-// Rule names a rule of a compiler, as [MembersOf] has it. It must not be called once the memo is in
-// use.
-func (m *ByInput[V]) Rule(name string, c *ast.Compiler, rule, apart string) {
+// Rule gives the members of a rule ([MembersOf]) the rule's name. It must not be called once the
+// memo is in use.
+func (m *ByInput[V]) Rule(name string, members *Members) {
 	if m.rules == nil {
 		m.rules = map[string]*Members{}
 	}
-	m.rules[name] = MembersOf(c, ast.MustParseRef(rule), ast.MustParseRef(apart))
+	m.rules[name] = members
 }
 
 // Key returns a digest of what the value of a rule can depend on, or "" for a rule without a name.

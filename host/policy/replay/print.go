@@ -85,7 +85,7 @@ func (c FailedCheck) print(w io.Writer) {
 
 // Print writes the differences for people, each call with its operations.
 func (d Diff) Print(w io.Writer, took time.Duration) {
-	for _, what := range []string{newlyAllowed, newlyRefused, otherReasons} {
+	for _, what := range []string{NewlyAllowed, NewlyRefused, OtherReasons} {
 		for _, c := range d.Calls {
 			c.print(w, what)
 		}
@@ -116,7 +116,7 @@ func (c CallDiff) print(w io.Writer, what string) {
 			ops = append(ops, x)
 		}
 	}
-	if own && what == newlyRefused && len(ops) > 0 {
+	if own && what == NewlyRefused && len(ops) > 0 {
 		fmt.Fprintf(w, "    and with it %d of its operations\n", len(ops))
 		return
 	}

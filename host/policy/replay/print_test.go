@@ -22,8 +22,8 @@ func TestPrintShowsHiddenCharacters(t *testing.T) {
 		{ID: bad, Stuck: []string{bad}},
 	}}.Print(&b, gate.Record{Op: bad, Tool: bad, Principal: bad})
 	Diff{Calls: []CallDiff{
-		{Tool: bad, Principal: bad, Changes: []Change{change("operation", newlyAllowed)}},
-		{Tool: bad, Principal: bad, Changes: []Change{change("call", newlyAllowed)}},
+		{Tool: bad, Principal: bad, Changes: []Change{change("operation", NewlyAllowed)}},
+		{Tool: bad, Principal: bad, Changes: []Change{change("call", NewlyAllowed)}},
 	}}.Print(&b, 0)
 	if strings.ContainsAny(b.String(), "\x1b\u202e\u009b") || !strings.Contains(b.String(),
 		"‹U+202E›") {

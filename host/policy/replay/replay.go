@@ -29,7 +29,7 @@ func Eval(ctx context.Context, dir string, text []byte) (gate.Decision, error) {
 	if err != nil {
 		return gate.Decision{}, err
 	}
-	c, err := load.FromFolder(ctx, dir, load.Inventory{})
+	c, err := load.Untested(ctx, dir)
 	if err != nil {
 		return gate.Decision{}, err
 	}
@@ -68,10 +68,15 @@ type CallDiff struct {
 
 // The kinds of changes.
 const (
-	newlyAllowed = "NEWLY ALLOWED"
-	newlyRefused = "newly refused"
-	otherReasons = "refused for other reasons"
+	NewlyAllowed = "NEWLY ALLOWED"
+	NewlyRefused = "newly refused"
+	OtherReasons = "refused for other reasons"
+	Same         = "the same" // is none
 )
+
+// ErrSkipped is matched by the error for a record that nothing can be decided from: one that the
+// host refused before policy was asked, or with redacted values.
+var ErrSkipped = errors.New("policy was not asked, or the record lacks values")
 
 // Change is one decision that the candidate would make otherwise.
 type Change struct {
@@ -91,7 +96,7 @@ type Change struct {
 // Replay decides every recorded question again with the policy of a folder. It uses all processors
 // and holds only the differences in memory.
 func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Diff, error) {
-	c, err := load.FromFolder(ctx, dir, load.Inventory{})
+	c, err := load.Untested(ctx, dir)
 	if err != nil {
 		return Diff{}, err
 	}
@@ -105,12 +110,12 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			for rec := range work {
-				a, err := again(ctx, c.Rules, rec)
+				change, err := Compare(ctx, c.Rules, rec)
 				mu.Lock()
 				if errors.Is(err, input.ErrForm) {
 					d.Older++
 				} else {
-					d.add(rec, a)
+					d.add(change)
 				}
 				mu.Unlock()
 			}
@@ -165,28 +170,47 @@ func replayable(rec gate.Record) bool {
 		!slices.ContainsFunc(rec.Failed, func(id string) bool { return strings.Contains(id, ".") })
 }
 
-func (d *Diff) add(rec gate.Record, a gate.Decision) {
+func (d *Diff) add(c Change) {
+	d.Decided++
+	switch c.Change {
+	case Same:
+		d.Same++
+	case NewlyAllowed:
+		d.NewlyAllowed = append(d.NewlyAllowed, c)
+	case NewlyRefused:
+		d.NewlyRefused = append(d.NewlyRefused, c)
+	default:
+		d.OtherReasons = append(d.OtherReasons, c)
+	}
+}
+
+// Compare decides a record with other rules, and says what would change. Its errors match
+// [ErrSkipped] or [input.ErrForm]; an error of the rules is a refusal, as it is in the host.
+func Compare(ctx context.Context, r *policy.Rules, rec gate.Record) (Change, error) {
+	if rec.Type == "outcome" || rec.Kind == "approval" || !replayable(rec) {
+		return Change{}, ErrSkipped
+	}
+	a, err := again(ctx, r, rec)
+	if err != nil {
+		return Change{}, err
+	}
 	before := rec.Type != "refused"
-	c := Change{DecisionID: rec.ID, CallID: rec.CallID, Kind: rec.Kind, Op: rec.Op,
+	c := Change{DecisionID: rec.ID, CallID: rec.CallID, Change: Same, Kind: rec.Kind, Op: rec.Op,
 		Principal: rec.Principal, Tool: rec.Tool, On: on(rec.Input), Before: rec.Failed,
 		After: a.Failed}
 	was, would := because(rec.Denied, rec.Failed), because(a.Denied, a.Failed)
-	d.Decided++
 	switch {
 	case a.Allow == before && (before || sameSet(a.Failed, rec.Failed)):
-		d.Same++
 	case a.Allow && !before:
-		c.Change = newlyAllowed
+		c.Change = NewlyAllowed
 		c.Says = fmt.Sprintf("It would be allowed, at tier %s. It was refused: %s", a.Tier, was)
-		d.NewlyAllowed = append(d.NewlyAllowed, c)
 	case before:
-		c.Change, c.Says = newlyRefused, "It was allowed. It would be refused: "+would
-		d.NewlyRefused = append(d.NewlyRefused, c)
+		c.Change, c.Says = NewlyRefused, "It was allowed. It would be refused: "+would
 	default:
-		c.Change = otherReasons
+		c.Change = OtherReasons
 		c.Says = fmt.Sprintf("It was refused: %s. It would be refused: %s", was, would)
-		d.OtherReasons = append(d.OtherReasons, c)
 	}
+	return c, nil
 }
 
 // because gives the reasons of a refusal, or the checks that failed where it has none.

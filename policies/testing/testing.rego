@@ -1,0 +1,66 @@
+# METADATA
+# scope: package
+# title: Questions for the tests of a site
+# description: >-
+#   Makes whole questions of one line, as the host would make them of the same call. What it knows
+#   of tools and nodes is data.testing, which the host takes from its lock and configuration, and
+#   `caponier policy export` writes to testing/data.json. A mistake in a question ends the test with
+#   an error, which no "not" hides, and is printed.
+package caponier.testing
+
+import data.caponier.testing.parts
+
+# call gives the question of a call of a tool, with these arguments, by a principal of the site. It
+# is asked on a Wednesday at 12:00 UTC as the first call in a minute, without an approval, and the
+# cluster was not asked about guests.
+call(tool, args, who) := parts.call(tool, args, who) if {
+	parts.mistakes(tool, args, who) == set()
+} else := parts.stop("call", parts.mistakes(tool, args, who)) if {
+	parts.mistakes(tool, args, who) != set()
+}
+
+# operation gives the question of an operation that the call q asks for while it runs, such as
+# operation(q, "ssh_exec", {"argv": ["pct", "stop", "101"]}). It runs on the node that q names,
+# unless op names another as "node". "phase" may be "lookup".
+operation(q, name, op) := null if {
+	parts.fallen(q)
+} else := parts.operation(q, name, op, decide(q).tier) if {
+	parts.odd(q, name, op) == set()
+} else := parts.stop("operation", parts.odd(q, name, op)) if {
+	parts.odd(q, name, op) != set()
+}
+
+# decide gives the decision of core about a question, with the data and the rules of the site.
+decide(q) := d if {
+	q.schema == "caponier.call/1"
+	d := data.caponier.core.call.decision with input as q
+} else := d if {
+	q.schema == "caponier.operation/1"
+	d := data.caponier.core.operation.decision with input as q
+} else := null if {
+	parts.fallen(q)
+} else := parts.stop("decide", {"this is no question of call or operation"}) if {
+	not q.schema in {"caponier.call/1", "caponier.operation/1"}
+}
+
+# at gives the question asked at another time, in UTC; weekday 0 is Sunday.
+at(q, weekday, hour) := object.union(q, {"time": parts.clock(weekday, hour)}) if {
+	weekday in {0, 1, 2, 3, 4, 5, 6}
+	is_number(hour)
+	floor(hour) == hour
+	hour >= 0
+	hour <= 23
+} else := parts.stop("at", {"a weekday is 0 (Sunday) to 6, an hour 0 to 23"})
+
+# guests gives the question asked with facts of the cluster, by VMID, such as
+# guests(q, {"102": {"tags": ["prod"]}}). Other members of a fact have usual values.
+guests(q, facts) := parts.with_guests(q, facts) if {
+	parts.odd_guests(facts) == set()
+} else := parts.stop("guests", parts.odd_guests(facts)) if {
+	parts.odd_guests(facts) != set()
+}
+
+# approved gives the question asked after this person approved the call on the terminal.
+approved(q, by) := object.union(q, {"confirmation": {
+	"state": "approved", "by": by, "channel": "cli",
+}})

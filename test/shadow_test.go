@@ -1,0 +1,132 @@
+package test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A candidate protects guest 105 and no longer 103. It changes nothing of what happens, a server
+// notes what it would change, as replay finds it in the journal, and it is promoted and reverted
+// while the server runs.
+func TestACandidateDecidesBesideTheSite(t *testing.T) {
+	s := newSite(t)
+	next := filepath.Join(s.dir, "next")
+	must(t, os.CopyFS(next, os.DirFS(filepath.Join(s.dir, "site"))))
+	s.swap(t, "next/data.yaml", `"103": {reason: management VM of the lab}`,
+		`"105": {reason: customers use it}`)
+	s.configure(t, "[policy]\n", "[policy]\nshadow = \""+next+"\"\n")
+	session := s.stdio(t)
+	status := func(vmid int) (refused bool) {
+		t.Helper()
+		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+			Name: "proxmox_container_status", Arguments: map[string]any{"vmid": vmid}})
+		must(t, err)
+		return res.IsError
+	}
+	eventually := func(what string, is func() bool) {
+		t.Helper()
+		for end := time.Now().Add(60 * time.Second); !is(); time.Sleep(200 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("never: ", what)
+			}
+		}
+	}
+	type counts struct{ Counts map[string]int }
+	var shadow counts
+	report := func() counts {
+		var c counts
+		out, _ := s.command("policy", "shadow", "--json").Output()
+		must(t, json.Unmarshal(out, &c))
+		return c
+	}
+	eventually("the candidate is asked", func() bool {
+		if status(101) || status(105) || !status(103) {
+			t.Fatal("the candidate changed what is enforced")
+		}
+		out, _ := s.command("policy", "shadow").Output()
+		return strings.Contains(string(out), "NEWLY ALLOWED") &&
+			strings.Contains(string(out), "of demo, by protected")
+	})
+	before := s.read(t, "site/data.yaml")
+	out, err := s.command("policy", "promote").CombinedOutput()
+	if code := exitOf(err); code != 7 || s.read(t, "site/data.yaml") != before ||
+		!strings.Contains(string(out), "not promoted: it changes decisions") {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	out, err = s.command("policy", "promote", "--accept").CombinedOutput()
+	if err != nil || s.read(t, "site/data.yaml") == before {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually("the running server decides with the candidate", func() bool { return status(105) })
+	out, err = s.command("policy", "promote", "--revert").CombinedOutput()
+	if err != nil || s.read(t, "site/data.yaml") != before {
+		t.Fatalf("%v: %s", err, out)
+	}
+	eventually("the running server decides with the site again", func() bool {
+		return !status(105)
+	})
+	must(t, session.Close())
+	shadow = report()
+	for result, n := range shadow.Counts {
+		if n == 0 || result == "dropped" {
+			t.Errorf("%v", shadow.Counts)
+		}
+	}
+}
+
+// The shadow and replay decide the same records alike.
+func TestTheShadowFindsWhatReplayFinds(t *testing.T) {
+	s := newSite(t)
+	next := filepath.Join(s.dir, "next")
+	must(t, os.CopyFS(next, os.DirFS(filepath.Join(s.dir, "site"))))
+	s.swap(t, "next/data.yaml", `"103": {reason: management VM of the lab}`,
+		`"105": {reason: customers use it}`)
+	s.swap(t, "next/data.yaml", "tool_calls_per_minute: ", "tool_calls_per_minute: 3 # ")
+	s.configure(t, "[policy]\n", "[policy]\nshadow = \""+next+"\"\n")
+	session := s.stdio(t)
+	_, err := session.ListTools(t.Context(), nil)
+	must(t, err)
+	time.Sleep(3 * time.Second) // the candidate is loaded; what is too early is dropped, and told
+	for i := range 40 {
+		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{
+			Name:      []string{"proxmox_container_status", "proxmox_list_containers"}[i%2],
+			Arguments: []map[string]any{{"vmid": 101 + i%6}, {}}[i%2]})
+		must(t, err)
+	}
+	must(t, session.Close())
+	var shadow struct{ Counts map[string]int }
+	out, _ := s.command("policy", "shadow", "--json").Output()
+	must(t, json.Unmarshal(out, &shadow))
+	var replay struct {
+		Same                                     int
+		NewlyAllowed, NewlyRefused, OtherReasons []any
+	}
+	out, _ = s.command("policy", "replay", "--json", next).Output()
+	must(t, json.Unmarshal([]byte(strings.NewReplacer("newly_allowed", "NewlyAllowed",
+		"newly_refused", "NewlyRefused", "other_reasons", "OtherReasons").Replace(string(out))),
+		&replay))
+	c := shadow.Counts
+	if c["dropped"] > 0 || c["the same"] != replay.Same || c["the same"] == 0 ||
+		c["NEWLY ALLOWED"] != len(replay.NewlyAllowed) || c["NEWLY ALLOWED"] == 0 ||
+		c["newly refused"] != len(replay.NewlyRefused) || c["newly refused"] == 0 ||
+		c["refused for other reasons"] != len(replay.OtherReasons) {
+		t.Errorf("shadow %v, replay %d %d %d %d", c, replay.Same, len(replay.NewlyAllowed),
+			len(replay.NewlyRefused), len(replay.OtherReasons))
+	}
+}
+
+// exitOf returns the exit code that an error of a command stands for.
+func exitOf(err error) int {
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	return 0
+}
