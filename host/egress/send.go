@@ -194,6 +194,12 @@ func (e *Egress) result(
 		if e.opts.Keeper == nil {
 			return gate.Result{}, gate.Fail("blob", "this host keeps no blobs")
 		}
+		if q.Screen != nil {
+			_, err := q.Screen.Write(a.body)
+			if err = cmp.Or(err, q.Screen.Close()); err != nil {
+				return gate.Result{}, err
+			}
+		}
 		id, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID,
 			"response", a.mime, a.body)
 		if err != nil {
