@@ -3,6 +3,7 @@ package egress
 import (
 	"bytes"
 	"compress/gzip"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"

@@ -30,6 +30,7 @@ type Meter struct {
 	journaling prometheus.Histogram
 	unwritten  prometheus.Counter
 	operations *prometheus.HistogramVec
+	hits       *prometheus.CounterVec
 	undecided  prometheus.Counter
 	calls      *prometheus.CounterVec
 	calling    *prometheus.HistogramVec
@@ -71,6 +72,9 @@ func NewMeter(version string) *Meter {
 		"Records that could not be written.").WithLabelValues()
 	m.operations = timer("caponier_operation_duration_seconds",
 		"Time of operations, nodes included.", slow, "op", "outcome")
+	m.hits = counter("caponier_result_hits_total",
+		"Secrets that detectors found in what goes back, by what policy made of them.",
+		"detector", "action")
 	m.undecided = counter("caponier_fail_open_total",
 		"Outcomes without an allowed decision in the journal. Anything but 0 is a bug.").
 		WithLabelValues()
@@ -222,6 +226,9 @@ func (j meteredJournal) Outcome(ctx context.Context, r gate.Record) error {
 	}
 	delete(j.m.allowed, r.ID)
 	j.m.mu.Unlock()
+	for _, h := range r.Hits {
+		j.m.hits.WithLabelValues(h.Detector, h.Action).Add(float64(h.Count))
+	}
 	if r.Kind == "operation" {
 		j.m.operations.WithLabelValues(r.Op, string(r.Outcome)).Observe(float64(r.DurationUS) / 1e6)
 	}

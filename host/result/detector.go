@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"strings"
+	"slices"
 )
 
 // The bounds of the patterns that a site adds.
 const (
-	maxPatterns = 64
+	MaxPatterns = 64
 	maxSource   = 512   // bytes of a pattern
 	maxProgram  = 5_000 // instructions of a compiled pattern
 	maxMatch    = 4_096 // bytes that a pattern can match
@@ -40,39 +40,59 @@ type Set struct {
 	finders []finder
 	longest int
 	ready   bool
+	// patterns says that there are some of a site, which know no escapes.
+	patterns bool
 }
 
-// New returns the named built-in detectors, and the patterns of a site. An unknown name, a name
-// that is there twice and a pattern beyond the bounds are errors.
-func New(names []string, patterns []Pattern) (*Set, error) {
+// New returns the host's own detectors with the patterns of a site. A name that is there twice and
+// a pattern beyond the bounds are errors.
+func New(patterns ...Pattern) (*Set, error) {
 	s := &Set{ready: true, longest: longestEnd}
-	seen := map[string]bool{}
-	for _, name := range names {
-		forms, ok := builtin[name]
-		if !ok || seen[name] {
-			return nil, fmt.Errorf("detector %q: unknown, or there twice; known are %s", name,
-				strings.Join(Names(), ", "))
-		}
-		seen[name] = true
-		for _, f := range forms {
+	for _, name := range Names() {
+		for _, f := range builtin[name] {
 			if err := s.add(name, f); err != nil {
 				return nil, err
 			}
 		}
 	}
-	if len(patterns) > maxPatterns {
-		return nil, fmt.Errorf("%d patterns; %d at most", len(patterns), maxPatterns)
+	if len(patterns) > MaxPatterns {
+		return nil, fmt.Errorf("%d patterns; %d at most", len(patterns), MaxPatterns)
 	}
+	seen := map[string]bool{}
 	for _, p := range patterns {
-		if _, ok := builtin[p.Name]; ok || seen[p.Name] || !goodName.MatchString(p.Name) {
-			return nil, fmt.Errorf("pattern %q: its name is taken, or not a-z, 0-9 or _", p.Name)
+		if err := Check(p); err != nil {
+			return nil, err
+		}
+		if seen[p.Name] {
+			return nil, fmt.Errorf("there are two detectors %q", p.Name)
 		}
 		seen[p.Name] = true
 		if err := s.add(p.Name, form{start: p.RE}); err != nil {
 			return nil, err
 		}
 	}
+	s.patterns = len(patterns) > 0
 	return s, nil
+}
+
+// Check says what is wrong with a pattern of a site.
+func Check(p Pattern) error {
+	if _, taken := builtin[p.Name]; taken {
+		return fmt.Errorf("the host has a detector %q of its own: choose another name", p.Name)
+	}
+	if !goodName.MatchString(p.Name) {
+		return fmt.Errorf("the name %q is not of a-z, 0-9 and _, at most 40 of them", p.Name)
+	}
+	_, err := check(p.RE)
+	return err
+}
+
+// only returns the detectors that keep accepts.
+func (s *Set) only(keep func(detector string) bool) *Set {
+	some := *s
+	some.finders = slices.DeleteFunc(slices.Clone(s.finders),
+		func(f finder) bool { return !keep(f.detector) })
+	return &some
 }
 
 var goodName = regexp.MustCompile(`\A[a-z][a-z0-9_]{0,39}\z`)

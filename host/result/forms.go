@@ -17,6 +17,10 @@ const (
 	crypts  = letters + digits + "./"
 	// c is a letter of crypt(3). JSON may write / as \/.
 	c = `(?:[.A-Za-z0-9]|\\?/)`
+	// pem64 is what follows "-----BEGIN " in base64, up to "PRIVATE KEY" in each of its three
+	// places, in text and in JSON.
+	pem64 = `(?:[A-Za-z0-9+/\r\n]|\\[nr]){0,40}?` +
+		`(?:UFJJVkFURSBLRVkt|BSSVZBVEUgS0VZL|QUklWQVRFIEtFWS)`
 	// longestEnd bounds what until matches.
 	longestEnd = 128
 )
@@ -30,6 +34,9 @@ var builtin = map[string][]form{
 		{start: `---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----`,
 			until: `---- END SSH2 ENCRYPTED PRIVATE KEY ----`},
 		{start: `PuTTY-User-Key-File-[0-9]: `, until: `Private-(?:MAC|Hash): [0-9a-f]{40,64}`},
+		{start: `LS0tLS1CRUdJTi` + pem64, more: base64s + "\r\n"},
+		{start: `0tLS0tQkVHSU4g` + pem64, more: base64s + "\r\n"},
+		{start: `LS0tLUJFR0lOI` + pem64, more: base64s + "\r\n"},
 		{start: `AGE-SECRET-KEY-[A-Z0-9-]{20}`, more: upper + digits + "-"},
 	},
 	"password_hash": {
@@ -52,7 +59,8 @@ var builtin = map[string][]form{
 		{start: `eyJ[A-Za-z0-9_-]{8,600}\.eyJ[A-Za-z0-9_-]{4}`, more: word + "."},
 	},
 	"cloud": {
-		{start: `A(?:KIA|SIA)[A-Z0-9]{16}`, more: upper + digits},
+		{start: `AKIA[A-Z0-9]{16}`, more: upper + digits},
+		{start: `ASIA[A-Z0-9]{16}`, more: upper + digits},
 		{start: `aws_secret_access_key[ "':=\\]{1,8}(?:[A-Za-z0-9+=]|\\?/){40}`, more: base64s},
 		{start: `AccountKey=(?:[A-Za-z0-9+=]|\\?/){40}`, more: base64s},
 		{start: `SharedAccessKey=(?:[A-Za-z0-9+=]|\\?/){40}`, more: base64s},

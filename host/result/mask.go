@@ -16,10 +16,6 @@ var ErrUnready = errors.New("result: no detectors")
 // marker begins what stands in place of a secret.
 const marker = "[caponier:masked:"
 
-// HasMarker reports whether a text holds a mask. A write of such a text would replace a secret by
-// its mask.
-func HasMarker(b []byte) bool { return bytes.Contains(b, []byte(marker)) }
-
 // span is what one detector found, in bytes from the start of the stream.
 type span struct {
 	from, to int
@@ -168,7 +164,8 @@ func (f *finder) end(b []byte, safe int) int {
 		return -1
 	}
 	for i := 0; i < safe; i++ {
-		escaped := b[i] == '\\' && i+1 < len(b) && b[i+1] == '/' && strings.Contains(f.more, "/")
+		escaped := b[i] == '\\' && i+1 < len(b) && (b[i+1] == '/' && strings.Contains(f.more, "/") ||
+			(b[i+1] == 'n' || b[i+1] == 'r') && strings.Contains(f.more, "\n"))
 		if !escaped && strings.IndexByte(f.more, b[i]) < 0 {
 			return i
 		}

@@ -45,7 +45,7 @@ var noise = []string{"root:", " é\n", "\xff\xfe ", " $6$ ", "\t{\"a\": 1}", " P
 
 func all(t testing.TB) *Set {
 	t.Helper()
-	s, err := New(Names(), []Pattern{{"site", `badge [0-9]{4} [^a]`}})
+	s, err := New(Pattern{"site", `badge [0-9]{4} [^a]`})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestNoPlantedSecretLeavesAndTheRestIsTheSame(t *testing.T) {
 // Half of a key is masked to the end of the text.
 func TestAKeyWithoutItsEndIsMaskedToTheEnd(t *testing.T) {
 	got, _, err := all(t).Mask(context.Background(), []byte("a -----BEGIN PRIVATE KEY-----\nMII"))
-	if err != nil || string(got) != "a "+marker+"private_key]" || !HasMarker(got) {
+	if err != nil || string(got) != "a "+marker+"private_key]" {
 		t.Fatalf("%q, %v", got, err)
 	}
 }
@@ -132,18 +132,15 @@ func TestPatternsOfASiteAreBounded(t *testing.T) {
 		"a?": "empty text", "(": "missing", "(?:a{1000}){9}": "", "[a-z]{1000}b{200}": "at most",
 		strings.Repeat("a", 513): "513 bytes", "": "empty text",
 	} {
-		_, err := New(nil, []Pattern{{"p", re}})
+		_, err := New(Pattern{"p", re})
 		if err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%.40q: %v, not %q", re, err, why)
 		}
 	}
-	if _, err := New([]string{"tokens"}, nil); err == nil {
-		t.Error("an unknown detector is taken")
-	}
-	if _, err := New(nil, make([]Pattern, 65)); err == nil {
+	if _, err := New(make([]Pattern, 65)...); err == nil {
 		t.Error("65 patterns are taken")
 	}
-	if _, err := New(nil, []Pattern{{"token", "a"}}); err == nil {
+	if _, err := New(Pattern{"token", "a"}); err == nil {
 		t.Error("the name of a built-in detector is taken")
 	}
 }
@@ -151,11 +148,11 @@ func TestPatternsOfASiteAreBounded(t *testing.T) {
 // The oracle is the same text in one piece: no division of a stream changes what is found.
 func FuzzChunks(f *testing.F) {
 	for _, p := range planted {
-		f.Add([]byte("x"+p.value+"y"), int64(1), 70_000)
+		f.Add([]byte("x"+p.value+"y"), int64(1), 30_000)
 	}
+	s := all(f)
 	f.Fuzz(func(t *testing.T, b []byte, seed int64, pad int) {
-		s := all(t)
-		if pad < 0 || pad > 200_000 {
+		if pad < 0 || pad > 40_000 || len(b) > 10_000 {
 			return
 		}
 		in := append(bytes.Repeat([]byte("é "), pad), b...)

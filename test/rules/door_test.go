@@ -132,6 +132,8 @@ var wrappers = []string{
 	"host/undo Execute Executor.Execute",
 	"host/recording Execute Executor.Execute",
 	"host/undo record Executor.Execute",
+	"host/result Execute Executor.Execute",
+	"host/result Run Runner.Run",
 }
 
 func TestOnlyTheGateActs(t *testing.T) {
