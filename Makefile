@@ -31,7 +31,7 @@ others: $(OTHERS)
 build/modules/behave-c.wasm: test/modules/behave-c/behave.c sdk/c/caponier.h
 	@mkdir -p $(@D)
 	clang --target=wasm32 -O2 -nostdlib -ffreestanding -mbulk-memory -Wall -Wextra -Wno-parentheses -Werror -Wl,--no-entry -Wl,--strip-all -I sdk/c -o $@ $<
-build/modules/behave-rust.wasm: test/modules/behave-rust/behave.rs
+build/modules/behave-rust.wasm: test/modules/behave-rust/behave.rs sdk/rust/caponier.rs
 	@mkdir -p $(@D)
 	$(RUSTC) --edition 2021 --target wasm32-unknown-unknown -O -D warnings -C panic=abort -C strip=symbols -C linker=wasm-ld -C linker-flavor=wasm-ld --crate-type cdylib -o $@ $<
 build/asc/node_modules: sdk/assemblyscript/package-lock.json

@@ -16,26 +16,33 @@ import (
 // runners says which test runs the fences of a page. On a page that has none there may be no
 // commands in fences: only what is listed in illustrates.
 var runners = map[string]string{
-	"README.md":                                          "TestWalks",
-	"docs/plugins.md":                                    "TestWalks",
-	"docs/first-node.md":                                 "TestWalks",
-	"docs/operating.md":                                  "TestWalks",
-	"docs/procedures.md":                                 "TestWalks",
-	"docs/identity/keycloak.md":                          "TestIdentityPagesLetTheirProvidersIn",
-	"docs/identity/entra.md":                             "TestIdentityPagesLetTheirProvidersIn",
-	"docs/identity/okta.md":                              "TestIdentityPagesLetTheirProvidersIn",
-	"docs/identity/authentik.md":                         "TestIdentityPagesLetTheirProvidersIn",
-	"docs/identity/github-actions.md":                    "TestIdentityPagesLetTheirProvidersIn",
+	"README.md":                       "TestWalks",
+	"docs/plugins.md":                 "TestWalks",
+	"docs/first-node.md":              "TestWalks",
+	"docs/operating.md":               "TestWalks",
+	"docs/procedures.md":              "TestWalks",
+	"docs/identity/keycloak.md":       "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/entra.md":          "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/okta.md":           "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/authentik.md":      "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/github-actions.md": "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/auth0.md":          "TestIdentityPagesLetTheirProvidersIn",
+	"docs/identity/zitadel.md":        "TestIdentityPagesLetTheirProvidersIn",
+	// its dex.yaml is run by TestDex of test/conformance, where there is a Dex
+	"docs/identity/dex.md":                               "TestIdentityPagesLetTheirProvidersIn",
+	"docs/plugin-registry.md":                            "TestTheRegistryPageHolds",
 	"docs/uses/read-everything.md":                       "TestWalks",
 	"docs/uses/web-team.md":                              "TestWalks",
 	"docs/uses/on-call.md":                               "TestWalks",
 	"docs/uses/ci-token.md":                              "TestWalks",
+	"docs/uses/least-privilege.md":                       "TestWalks",
 	"docs/uses/policy-repository.md":                     "TestWalks",
 	"docs/policy.md":                                     "TestEveryExampleOfTheDocsHolds",
 	"docs/abi.md":                                        "TestTheExamplesOfTheABIPageWork",
 	"docs/approvals.md":                                  "TestWalks",
 	"examples/plugin-go/README.md":                       "TestFolderReadmesWork",
 	"host/plugin/author/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
+	"host/plugin/author/templates/common/README.md.tmpl": "TestNewPluginsOfEachLanguageWork",
 }
 
 // illustrates are fences that nobody types.
@@ -234,7 +241,7 @@ func TestReadmeShowsAClientsFile(t *testing.T) {
 func TestPagesNameTestsThatAreThere(t *testing.T) {
 	tests := ""
 	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go",
-		"../host/*/*/*/*_test.go"} {
+		"../host/*/*/*/*_test.go", "conformance/*_test.go"} {
 		files, err := filepath.Glob(glob)
 		must(t, err)
 		for _, f := range files {

@@ -85,7 +85,8 @@ func TestWalks(t *testing.T) {
 	pages := []string{"README.md", "docs/plugins.md", "docs/first-node.md", "docs/operating.md",
 		"docs/approvals.md",
 		"docs/procedures.md", "docs/uses/read-everything.md", "docs/uses/web-team.md",
-		"docs/uses/on-call.md", "docs/uses/ci-token.md", "docs/uses/policy-repository.md"}
+		"docs/uses/on-call.md", "docs/uses/ci-token.md", "docs/uses/policy-repository.md",
+		"docs/uses/least-privilege.md"}
 	if archive := os.Getenv("WALK_ROOT"); archive != "" {
 		// the README begins with make demo, which is for a checkout
 		root, pages = archive, pages[1:]

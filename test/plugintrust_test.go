@@ -101,9 +101,9 @@ func TestPluginTrustOfASite(t *testing.T) {
 	want("no longer trusted", "does not trust", 1, "call", "steps_run", `{"n":1}`)
 }
 
-// A module goes through a registry by command; a tag, and an answer that is none, are refused, and
-// leave no file.
-func TestPluginPushAndPullByCommand(t *testing.T) {
+// registryOnLoopback starts Debian's registry, and returns its address.
+func registryOnLoopback(t *testing.T) string {
+	t.Helper()
 	program := needs.Program(t, "docker-registry")
 	dir := t.TempDir()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,11 +119,17 @@ func TestPluginPushAndPullByCommand(t *testing.T) {
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if c, err := net.Dial("tcp", host); err == nil {
 			c.Close()
-			break
+			return host
 		} else if time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A module goes through a registry by command; a tag, and an answer that is none, are refused, and
+// leave no file.
+func TestPluginPushAndPullByCommand(t *testing.T) {
+	dir, host := t.TempDir(), registryOnLoopback(t)
 	module, err := filepath.Abs("../build/modules/steps.wasm")
 	must(t, err)
 	bytes, err := os.ReadFile(module)

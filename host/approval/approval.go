@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/notify"
 )
 
 // Channels on which a person may answer. The site's policy says which of them count.
@@ -63,6 +64,7 @@ type Approvals struct {
 	opt     Options
 	store   Store
 	sending sync.WaitGroup
+	people  *notify.Notifier
 	stop    context.CancelFunc
 	running context.Context // ends with Close: what it starts is not part of any call
 }
@@ -74,14 +76,15 @@ func New(o Options, s Store) (*Approvals, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	a := &Approvals{opt: o.withDefaults(), store: s}
+	a := &Approvals{opt: o.withDefaults(), store: s, people: notify.New(o.Notify)}
 	a.running, a.stop = context.WithCancel(context.Background())
 	return a, nil
 }
 
-// Close ends what is still being sent to the webhook. It may be called again.
+// Close ends what is still being sent. It may be called again.
 func (a *Approvals) Close() {
 	a.stop()
+	a.people.Close()
 	a.sending.Wait()
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/notify"
 )
 
 // Options say who may approve, where, and for how long. The zero value asks people with `caponier
@@ -37,6 +38,8 @@ type Options struct {
 	// how long a session of the page lasts: 8h
 	Session time.Duration `koanf:"-"`
 	Webhook Webhook       `koanf:"webhook"`
+	// where people are told that a call waits; docs/approvals.md
+	Notify []notify.Options `koanf:"notify"`
 
 	// Looks are tools that only read, such as get_guest_status: on the page an approver may run
 	// them on the request's targets, as the principal of that name.
@@ -137,6 +140,11 @@ func (o Options) Validate() error {
 	if o.Webhook.URL != "" && len(o.Webhook.Secret) < 16 {
 		return errors.New("approval.webhook.secret: needs at least 16 bytes; write it as " +
 			"${file:PATH} or ${VAR}")
+	}
+	for i, n := range o.Notify {
+		if err := n.Validate(); err != nil {
+			return fmt.Errorf("approval.notify[%d].%w", i, err)
+		}
 	}
 	return nil
 }

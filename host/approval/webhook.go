@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/notify"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 )
 
@@ -52,14 +53,11 @@ func mac(key []byte, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// announce tells the log, and in the background the webhook, of a request. A request that is not
-// answered expires, and that is a no.
+// announce tells the log, and in the background people and the webhook, of a request. A request
+// that is not answered expires, and that is a no.
 func (a *Approvals) announce(r Request) {
 	a.opt.Log.Info("a call waits for approval", "id", r.ID, "principal", r.Principal,
 		"tool", r.Tool, "expires", r.Expires.UTC())
-	if a.opt.Webhook.URL == "" || a.running.Err() != nil {
-		return
-	}
 	n := notice{Event: "approval.waiting", ID: r.ID, Principal: plaintext.Show(r.Principal),
 		Tool: plaintext.Show(r.Tool), Created: r.Created.UTC(), Expires: r.Expires.UTC()}
 	if d, err := r.Read(); err == nil {
@@ -67,6 +65,14 @@ func (a *Approvals) announce(r Request) {
 	}
 	if base := a.opt.base(); base != "" {
 		n.Link = base + "/approvals/" + r.ID
+	}
+	a.people.Tell(notify.Notice{ID: r.ID, Principal: r.Principal, Tool: r.Tool, Target: n.Target,
+		Expires: r.Expires, Link: n.Link}, func(service string, err error) {
+		a.opt.Log.Error("people were not told of a request; they can still decide", "service",
+			service, "id", r.ID, "error", err)
+	})
+	if a.opt.Webhook.URL == "" || a.running.Err() != nil {
+		return
 	}
 	a.sending.Go(func() {
 		if err := a.send(a.running, n); err != nil {

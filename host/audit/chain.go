@@ -29,6 +29,7 @@ const (
 // a Head or Close that says where a file begins or ends. Its hash covers the whole line and,
 // through Prev, all lines before it.
 type Entry struct {
+	Host   string       `json:"-"` // whose journal it is in, of several; see Union
 	File   string       `json:"-"`
 	Hash   string       `json:"-"`    // of the line without itself, where it stands as the last key
 	Seq    int64        `json:"seq"`  // from 0 for each process, on over its files

@@ -33,6 +33,7 @@ const noOutcome = "none"
 
 // Found is what the journal says of one call, in short.
 type Found struct {
+	Host       string        `json:"host,omitempty"` // whose journal has it, of several
 	Call       string        `json:"call_id"`
 	Time       time.Time     `json:"time"` // when it came
 	Principal  string        `json:"principal"`
@@ -74,10 +75,10 @@ const (
 	anythingOf = "*"
 )
 
-// Calls yields the calls of a journal that a query wants, in the order in which they ended; those
+// callsIn yields the calls of a journal that a query wants, in the order in which they ended; those
 // without an outcome come last. A line that is no entry is yielded as an error, and reading goes
 // on. Memory is bounded by the limit, and by the calls that run at the same time.
-func Calls(dir string, q Query) iter.Seq2[Found, error] {
+func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		var newest []Found
 		stopped := false

@@ -99,7 +99,7 @@ func TestAQueryFindsTheCallsThatFitAllOfIt(t *testing.T) {
 		"nobody":             {Query{Who: "nobody"}, nil},
 	} {
 		var got []string
-		for f, err := range Calls(dir, x.q) {
+		for f, err := range callsIn(dir, x.q) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +109,7 @@ func TestAQueryFindsTheCallsThatFitAllOfIt(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}
 	}
-	for f, err := range Calls(dir, Query{Tool: "stop_guest", Who: "bob"}) {
+	for f, err := range callsIn(dir, Query{Tool: "stop_guest", Who: "bob"}) {
 		if err != nil || f.Outcome != "failed" || f.Operations != 1 ||
 			fmt.Sprint(f.Guests) != "[106 web]" ||
 			len(f.Refused) != 1 || f.Refused[0].Decision != "DB1" || f.Tier != "yellow" ||
@@ -134,7 +134,7 @@ func TestAQueryGoesOnPastABadLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	bad, good := 0, 0
-	for _, err := range Calls(dir, Query{}) {
+	for _, err := range callsIn(dir, Query{}) {
 		if err != nil {
 			bad++
 		} else {

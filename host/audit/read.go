@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"iter"
@@ -12,29 +11,11 @@ import (
 	"time"
 )
 
-const pollEvery = 200 * time.Millisecond
-
 // Records yields the entries of all files ordered by time; the entries of one process keep their
 // own order. A line that is no entry is yielded as an error with the file's name in Entry.File,
 // and reading goes on with the next line. [Verify] reports whether anything is missing.
 func Records(dir string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) { newReader(dir).pass(yield) }
-}
-
-// followRecords yields what Records yields, and then what is written until ctx ends.
-func followRecords(ctx context.Context, dir string) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
-		r := newReader(dir)
-		tick := time.NewTicker(pollEvery)
-		defer tick.Stop()
-		for r.pass(yield) {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}
 }
 
 // reader remembers how far each file was read.

@@ -127,7 +127,7 @@ func TestReadersGoOnPastABadLine(t *testing.T) {
 	must(t, os.WriteFile(path, []byte(strings.Join(lines, "")+"junk\n"), 0o600))
 	for name, read := range map[string]iter.Seq2[Entry, error]{
 		"Records": Records(j.opt.Dir),
-		"follow":  followRecords(expired(), j.opt.Dir),
+		"follow":  Union{{Dir: j.opt.Dir}}.follow(expired()),
 	} {
 		var got, bad []string
 		for e, err := range read {
@@ -164,7 +164,7 @@ func TestFollow(t *testing.T) {
 	}
 	write(0)
 	seen := 0
-	for e, err := range followRecords(ctx, j.opt.Dir) {
+	for e, err := range (Union{{Dir: j.opt.Dir}}).follow(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -183,7 +183,7 @@ func TestFollow(t *testing.T) {
 		t.Errorf("followed %d of %d", seen, n)
 	}
 	cancel()
-	for range followRecords(ctx, j.opt.Dir) { // ends, since its context has
+	for range (Union{{Dir: j.opt.Dir}}).follow(ctx) { // ends, since its context has
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 
 // Tail prints the last calls, oldest first, and with follow goes on until ctx ends. It warns of bad
 // lines of the journal, and fails at the end if there was one.
-func Tail(ctx context.Context, w, warnings io.Writer, dir string, last int,
+func Tail(ctx context.Context, w, warnings io.Writer, u Union, last int,
 	follow, asJSON bool) error {
 	var order []string // of calls, as they begin
 	old := map[string]bool{}
 	quiet := BadLines{W: io.Discard}
-	for r := range quiet.Records(Records(dir)) {
+	for r := range quiet.Records(u.Records()) {
 		if _, known := old[r.CallID]; !known {
 			old[r.CallID] = false
 			order = append(order, r.CallID)
@@ -26,13 +26,13 @@ func Tail(ctx context.Context, w, warnings io.Writer, dir string, last int,
 	for _, id := range order[:max(0, len(order)-last)] {
 		old[id] = true
 	}
-	source := Records(dir)
+	source := u.Records()
 	if follow {
-		source = followRecords(ctx, dir)
+		source = u.follow(ctx)
 	}
 	bad := BadLines{W: warnings}
-	wanted := func(yield func(gate.Record) bool) {
-		for r := range bad.Records(source) {
+	wanted := func(yield func(told) bool) {
+		for r := range bad.told(source) {
 			if !old[r.CallID] && !yield(r) {
 				return
 			}
@@ -61,16 +61,27 @@ type BadLines struct {
 // Records yields the records among the entries, and warns of lines that are no entries, the first
 // time that they are read.
 func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record] {
-	again := false
+	all := b.told(entries)
 	return func(yield func(gate.Record) bool) {
-		told := again
+		for r := range all {
+			if !yield(r.Record) {
+				return
+			}
+		}
+	}
+}
+
+func (b *BadLines) told(entries iter.Seq2[Entry, error]) iter.Seq[told] {
+	again := false
+	return func(yield func(told) bool) {
+		known := again
 		again = true
 		for e, err := range entries {
 			if err == nil {
-				if e.Record != nil && !yield(*e.Record) {
+				if e.Record != nil && !yield(told{e.Host, *e.Record}) {
 					return
 				}
-			} else if !told {
+			} else if !known {
 				b.Note(err)
 			}
 		}

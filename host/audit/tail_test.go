@@ -37,7 +37,7 @@ func TestTailGoesOnPastABadLine(t *testing.T) {
 	}
 	for _, asJSON := range []bool{false, true} {
 		var out, warnings strings.Builder
-		err := Tail(context.Background(), &out, &warnings, dir, 10, false, asJSON)
+		err := Tail(context.Background(), &out, &warnings, Union{{Dir: dir}}, 10, false, asJSON)
 		if err == nil || !strings.Contains(err.Error(), "1 lines of the journal cannot be read") {
 			t.Errorf("json %v: it does not fail: %v", asJSON, err)
 		}

@@ -17,8 +17,8 @@ import (
 // printTree prints records for people: each call once it has ended, with its operations and how
 // each ended, refused ones with the checks that did not hold. Calls without an outcome follow when
 // records end. Times are in UTC.
-func printTree(w io.Writer, records iter.Seq[gate.Record]) error {
-	calls, answers := map[string]*callTree{}, map[string]gate.Record{}
+func printTree(w io.Writer, records iter.Seq[told]) error {
+	calls, answers := map[string]*callTree{}, map[string]told{}
 	for r := range records {
 		text := ""
 		if r.Kind == "approval" {
@@ -29,10 +29,10 @@ func printTree(w io.Writer, records iter.Seq[gate.Record]) error {
 		} else {
 			c := calls[r.CallID]
 			if c == nil {
-				c = &callTree{outcomes: map[string]gate.Record{}}
+				c = &callTree{host: r.Host, outcomes: map[string]gate.Record{}}
 				calls[r.CallID] = c
 			}
-			if c.add(r) {
+			if c.add(r.Record) {
 				text = c.String()
 				delete(calls, r.CallID)
 			}
@@ -54,6 +54,7 @@ func printTree(w io.Writer, records iter.Seq[gate.Record]) error {
 
 // callTree is what is known of one call.
 type callTree struct {
+	host     string // "" if there is one alone
 	call     *gate.Record
 	ops      []gate.Record
 	outcomes map[string]gate.Record // by decision
@@ -88,6 +89,7 @@ func (c *callTree) String() string {
 	fmt.Fprintf(&b, "%s  %s  %s", call.Time.UTC().Format(stamp), clean(call.Principal),
 		clean(call.Tool))
 	word(&b, "", call.Tier)
+	word(&b, "at ", c.host)
 	word(&b, "via ", call.Source)
 	word(&b, "call ", call.CallID)
 	if about := summary(call.Input); about != "" {
@@ -110,7 +112,7 @@ func (c *callTree) String() string {
 }
 
 // answer tells what a person said about a call that waited.
-func answer(r gate.Record) string {
+func answer(r told) string {
 	v := gate.Verdict{By: "?"}
 	if r.Verdict != nil {
 		v = *r.Verdict
@@ -122,6 +124,7 @@ func answer(r gate.Record) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s  %s  %s %s of %s", r.Time.UTC().Format(stamp), clean(v.By), said,
 		clean(r.Tool), clean(r.Principal))
+	word(&b, "at ", r.Host)
 	word(&b, "via ", v.Channel)
 	word(&b, "request ", v.Request)
 	word(&b, "call ", r.CallID)

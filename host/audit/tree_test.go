@@ -149,7 +149,7 @@ func FuzzTree(f *testing.F) {
 		end := r
 		end.Type = "outcome"
 		var b strings.Builder
-		if err := printTree(&b, slices.Values([]gate.Record{r, end})); err != nil {
+		if err := printTree(&b, slices.Values([]told{{Record: r}, {Record: end}})); err != nil {
 			t.Fatal(err)
 		}
 		if strings.Count(b.String(), "\n") > 12 {
@@ -229,13 +229,13 @@ func TestTreeShowsApprovals(t *testing.T) {
 }
 
 // recordsOf yields the records of a journal that can be read.
-func recordsOf(t *testing.T, dir string) iter.Seq[gate.Record] {
-	return func(yield func(gate.Record) bool) {
+func recordsOf(t *testing.T, dir string) iter.Seq[told] {
+	return func(yield func(told) bool) {
 		for e, err := range Records(dir) {
 			if err != nil {
 				t.Error(err)
 			}
-			if e.Record != nil && !yield(*e.Record) {
+			if e.Record != nil && !yield(told{Record: *e.Record}) {
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -122,6 +123,30 @@ func (e event) fields() (all [][2]string) {
 		}
 	}
 	return all
+}
+
+// flags of a span in opentelemetry-proto/trace/v1: its parent is known to be of this process, or of
+// another one
+const flagSampled, flagLocal, flagRemote = 0x01, 0x100, 0x300
+
+// where says to which trace a record belongs, and which span it is. The trace is that of the
+// client's span, if it named one. Record.Trace is a valid traceparent, or "".
+func where(r gate.Record) (trace, id, parent string, flags uint32) {
+	trace, flags = digest("trace", r.CallID, 16), flagSampled|flagLocal
+	id = digest("call", r.CallID, 8)
+	if parts := strings.Split(r.Trace, "-"); len(parts) == 4 {
+		bits, _ := strconv.ParseUint(parts[3], 16, 8)
+		trace, parent, flags = parts[1], parts[2], uint32(bits)|flagRemote
+	}
+	if r.Kind == "operation" {
+		parent, id, flags = id, digest("operation", r.ID, 8), flags&flagSampled|flagLocal
+	}
+	return trace, id, parent, flags
+}
+
+func digest(kind, id string, n int) string {
+	sum := sha256.Sum256([]byte("caponier " + kind + " " + id))
+	return hex.EncodeToString(sum[:n])
 }
 
 // encode returns a value as JSON on one line.

@@ -250,7 +250,7 @@ func (d *delivery) add(b *batch, step audit.Step) error {
 		if err != nil && !errors.Is(err, errTooLarge) { // else whatever the sink makes of it
 			return err
 		}
-		if len(e.Omitted) > 0 {
+		if len(e.Omitted) > 0 && text != nil {
 			b.omitted++
 		}
 		if e.Gap != "" {
@@ -258,8 +258,10 @@ func (d *delivery) add(b *batch, step audit.Step) error {
 				d.state.Sink, "gap", e.Gap)
 			d.set(func(s *State) { s.Gaps++ })
 		}
-		b.events, b.encoded = append(b.events, e), append(b.encoded, text)
-		b.bytes += len(text)
+		if text != nil {
+			b.events, b.encoded = append(b.events, e), append(b.encoded, text)
+			b.bytes += len(text)
+		}
 	}
 	step.Entry.Record = nil // its input stands in the batch
 	if n := len(b.steps); n > 0 && step.Follows(b.steps[n-1]) {
@@ -342,10 +344,10 @@ func (d *delivery) send(ctx context.Context, events []event, encoded [][]byte, o
 // kind gets them, with characters escaped that do not show.
 func Print(w io.Writer, kind string, o Options, dir string, since time.Time) error {
 	forms := map[string]sink{"jsonl": lines{}, "opa": opa{labels: labels(o)},
-		"otlp": otlp{instance: o.name(), version: o.Version}}
+		"otlp": otlp{instance: o.name(), version: o.Version}, "otlp-traces": traces{}}
 	to := forms[kind]
 	if to == nil {
-		return fmt.Errorf("%q is not jsonl, opa or otlp", kind)
+		return fmt.Errorf("%q is not jsonl, opa, otlp or otlp-traces", kind)
 	}
 	for step, err := range audit.Behind(dir, &audit.Cursor{}) {
 		if err != nil {
@@ -356,7 +358,7 @@ func Print(w io.Writer, kind string, o Options, dir string, since time.Time) err
 			continue
 		}
 		text, err := to.encode(e)
-		if err == nil {
+		if err == nil && text != nil {
 			err = plaintext.JSON(w, json.RawMessage(text))
 		}
 		if err != nil {

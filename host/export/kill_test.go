@@ -9,8 +9,11 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -31,9 +34,29 @@ func TestMain(m *testing.M) {
 		x.every, x.to[0].first = time.Millisecond, time.Millisecond
 		x.to[0].longest, x.to[0].limit = 10*time.Millisecond, 20
 		x.Run(context.Background())
+	case "full":
+		fmt.Println(appendLimited(args[0], args[1], args[2]))
 	case "receive":
 		panic(receive(args[0], args[1], args[2]))
 	}
+}
+
+// appendLimited exports once while no file may grow beyond a limit in bytes.
+func appendLimited(dir, file, limit string) error {
+	n, err := strconv.ParseUint(limit, 10, 64)
+	if err != nil {
+		return err
+	}
+	x, err := New(Options{Dir: filepath.Join(filepath.Dir(dir), "export"),
+		Sinks: []SinkOptions{{Name: "x", Kind: "jsonl", File: file}}}, dir)
+	if err != nil {
+		return err
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: n}); err != nil {
+		return err
+	}
+	return x.Once(context.Background())
 }
 
 // receive keeps the ids of events in a file, each on the disk before it is acknowledged.

@@ -15,7 +15,7 @@ func labels(o Options) map[string]string {
 func (s SinkOptions) open(o Options) (sink, error) {
 	path := strings.TrimPrefix(s.URL, "unix://")
 	switch s.Kind {
-	case "opa", "otlp":
+	case "opa", "otlp", "otlp-traces":
 		w, err := newWeb(s)
 		if err != nil {
 			return nil, err
@@ -23,7 +23,11 @@ func (s SinkOptions) open(o Options) (sink, error) {
 		if s.Kind == "opa" {
 			return opa{w, labels(o)}, nil
 		}
-		return otlp{w, o.name(), o.Version}, nil
+		logs := otlp{w, o.name(), o.Version}
+		if s.Kind == "otlp-traces" {
+			return traces{logs}, nil
+		}
+		return logs, nil
 	case "jsonl":
 		return lines{s.File}, nil
 	case "journald":

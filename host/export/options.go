@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"time"
 )
 
@@ -27,14 +28,14 @@ type Options struct {
 // SinkOptions are one place that gets the journal.
 type SinkOptions struct {
 	Name string `koanf:"name"` // of its cursor and its metrics
-	// Kind is opa (OPA's decision logs), otlp (OpenTelemetry logs over HTTP), jsonl (a file of JSON
-	// lines), syslog (RFC 5424) or journald.
+	// Kind is opa (OPA's decision logs), otlp or otlp-traces (OpenTelemetry logs, or spans, over
+	// HTTP), jsonl (a file of JSON lines), syslog (RFC 5424) or journald.
 	Kind string `koanf:"kind"`
-	// URL is http:// or https:// for opa and otlp, unix:///PATH, tcp://HOST:PORT or tls://HOST:PORT
+	// URL is http:// or https:// for opa and both of otlp, unix:///PATH, tcp://HOST:PORT or tls://HOST:PORT
 	// for syslog, and unix:///PATH or "" for journald.
 	URL   string `koanf:"url"`
 	File  string `koanf:"file"  path:"true"`   // of jsonl
-	Token string `koanf:"token" secret:"true"` // bearer token of opa and otlp
+	Token string `koanf:"token" secret:"true"` // bearer token of the former
 	// CAFile has the certificates, in PEM, that are trusted instead of the system's. CertFile and
 	// KeyFile are the client's own.
 	CAFile   string `koanf:"ca_file"   path:"true"`
@@ -53,7 +54,8 @@ const (
 
 // maxBytes are the defaults of MaxBytes. 32 KiB is OPA's own default, 8 KiB what rsyslog takes,
 // and 128 KiB fits a socket buffer.
-var maxBytes = map[string]int{"opa": 32 << 10, "otlp": 1 << 20, "jsonl": 8 << 20,
+var maxBytes = map[string]int{"opa": 32 << 10, "otlp": 1 << 20,
+	"otlp-traces": 1 << 20, "jsonl": 8 << 20,
 	"syslog": 8 << 10, "journald": 128 << 10}
 
 var sinkName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
@@ -88,10 +90,12 @@ func (s SinkOptions) validate() error {
 	if err != nil { // its text may hold a secret
 		return errors.New("url: is not a URL")
 	}
-	web, tls := s.Kind == "opa" || s.Kind == "otlp", u.Scheme == "https" || u.Scheme == "tls"
+	web := s.Kind == "opa" || strings.HasPrefix(s.Kind, "otlp")
+	tls := u.Scheme == "https" || u.Scheme == "tls"
 	switch {
 	case maxBytes[s.Kind] == 0:
-		return fmt.Errorf("kind: %q is not opa, otlp, jsonl, syslog or journald", s.Kind)
+		return fmt.Errorf("kind: %q is not opa, otlp, otlp-traces, jsonl, syslog or journald",
+			s.Kind)
 	case s.Kind == "jsonl" && (s.File == "" || s.URL != ""):
 		return errors.New("file: a sink of JSON lines needs a file, and no url")
 	case s.Kind != "jsonl" && s.File != "":
@@ -117,7 +121,8 @@ func (s SinkOptions) place(u *url.URL, web bool) error {
 	case web && (u.Scheme != "http" && u.Scheme != "https" || u.Host == ""):
 		return errors.New("url: want http:// or https://, with the whole path, such as " +
 			map[string]string{"opa": "https://logs.example/logs",
-				"otlp": "https://collector.example/v1/logs"}[s.Kind])
+				"otlp":        "https://collector.example/v1/logs",
+				"otlp-traces": "https://collector.example/v1/traces"}[s.Kind])
 	case web && s.Token != "" && u.Scheme == "http" && !loopback(u.Hostname()):
 		return errors.New("url: a token is sent over https://, or to this machine")
 	case s.Kind == "journald" && s.URL != "" && !local:

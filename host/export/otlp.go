@@ -33,6 +33,8 @@ type (
 		Body     anyValue   `json:"body"`
 		Fields   []keyValue `json:"attributes"`
 		Event    string     `json:"eventName"`
+		Trace    string     `json:"traceId"`
+		Span     string     `json:"spanId"`
 	}
 )
 
@@ -46,6 +48,9 @@ func (o otlp) encode(e event) ([]byte, error) {
 		Observed: strconv.FormatInt(time.Now().UnixNano(), 10), Severity: s.otel, Text: s.text,
 		Body: anyValue{e.says()}, Event: "caponier." + e.Type,
 		Fields: []keyValue{{"caponier.event", anyValue{string(whole)}}}}
+	if e.CallID != "" {
+		r.Trace, r.Span, _, _ = where(e.Record)
+	}
 	for _, f := range e.fields() {
 		r.Fields = append(r.Fields, keyValue{"caponier." + f[0], anyValue{f[1]}})
 	}
@@ -53,13 +58,7 @@ func (o otlp) encode(e event) ([]byte, error) {
 }
 
 func (o otlp) send(ctx context.Context, encoded [][]byte) error {
-	resource, err := encode([]keyValue{{"service.name", anyValue{"caponier"}},
-		{"service.version", anyValue{o.version}}, {"service.instance.id", anyValue{o.instance}}})
-	if err != nil {
-		return err
-	}
-	answer, err := o.post(ctx, `{"resourceLogs":[{"resource":{"attributes":`+string(resource)+
-		`},"scopeLogs":[{"scope":{"name":"caponier/journal"},"logRecords":[`, encoded, `]}]}]}`)
+	answer, err := o.postAs(ctx, "resourceLogs", "scopeLogs", "logRecords", encoded)
 	if err != nil {
 		return err
 	}
@@ -69,15 +68,35 @@ func (o otlp) send(ctx context.Context, encoded [][]byte) error {
 			Why      string      `json:"errorMessage"`
 		} `json:"partialSuccess"`
 	}
-	if answer = bytes.TrimSpace(answer); len(answer) == 0 {
-		return nil
-	}
-	if err := json.Unmarshal(answer, &said); err != nil || answer[0] != '{' {
-		return errors.New("what it answered is no answer of OTLP: it begins with " +
-			plaintext.Show(plaintext.Short(string(answer), 40)))
+	if err := answered(answer, &said); err != nil {
+		return err
 	}
 	if n, _ := said.Partial.Rejected.Int64(); n > 0 {
 		return &refusal{n, said.Partial.Why}
+	}
+	return nil
+}
+
+// postAs posts what was encoded as parts of a resource, under the names that OTLP gives them.
+func (o otlp) postAs(ctx context.Context, resources, scopes, parts string, encoded [][]byte) (
+	[]byte, error) {
+	resource, err := encode([]keyValue{{"service.name", anyValue{"caponier"}},
+		{"service.version", anyValue{o.version}}, {"service.instance.id", anyValue{o.instance}}})
+	if err != nil {
+		return nil, err
+	}
+	return o.post(ctx, `{"`+resources+`":[{"resource":{"attributes":`+string(resource)+`},"`+
+		scopes+`":[{"scope":{"name":"caponier/journal"},"`+parts+`":[`, encoded, `]}]}]}`)
+}
+
+// answered reads the answer of a receiver, which may be empty.
+func answered(answer []byte, said any) error {
+	if answer = bytes.TrimSpace(answer); len(answer) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(answer, said); err != nil || answer[0] != '{' {
+		return errors.New("what it answered is no answer of OTLP: it begins with " +
+			plaintext.Show(plaintext.Short(string(answer), 40)))
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ type later struct {
 
 // A sink takes events. It is used by one goroutine.
 type sink interface {
-	// encode returns the form in which the event is sent.
+	// encode returns the form in which the event is sent, nil for one that is not.
 	encode(event) ([]byte, error)
 	// send returns nil when the receiver has taken all of these. What is not sure is an error: it
 	// is sent again. A refusal is an error for events that the receiver will never take.

@@ -138,6 +138,8 @@ type opaEvent struct {
 	Result     any                          `json:"result,omitempty"`
 	Erased     []string                     `json:"erased,omitempty"`
 	By         string                       `json:"requested_by,omitempty"`
+	Trace      string                       `json:"trace_id,omitempty"`
+	Span       string                       `json:"span_id,omitempty"`
 	Timestamp  time.Time                    `json:"timestamp"`
 	Custom     event                        `json:"custom"`
 }
@@ -159,6 +161,9 @@ func (o opa) encode(e event) ([]byte, error) {
 			append([]gate.Reason{}, e.Denied...)}
 	default: // not a decision: its id must not hide that of one
 		d.Path, d.DecisionID = "caponier/journal/"+e.Type, e.ID+"."+e.Type
+	}
+	if e.CallID != "" {
+		d.Trace, d.Span, _, _ = where(e.Record)
 	}
 	if e.Gap != "" {
 		d.DecisionID = e.ID

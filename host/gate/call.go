@@ -15,6 +15,7 @@ import (
 // Request is a tool call as it arrived.
 type Request struct {
 	Source    string
+	Trace     string // W3C traceparent of the client, or ""; not decided on
 	Principal Principal
 	Tool      *Tool
 	Arguments []byte // a JSON object; empty or null for none

@@ -40,9 +40,9 @@ func New(o Options, runner Runner) *Door {
 // Call takes a request through the door: decode, decide, wait for a person where policy asks for
 // one and decide again, run. It always returns an Answer.
 func (d *Door) Call(ctx context.Context, req Request) Answer {
-	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Principal: req.Principal, Tool: req.Tool,
-		Nodes: d.o.Nodes, Confirmation: Confirmation{State: "none"}, User: req.User,
-		Planning: req.Plan, current: req.Current, sums: new(sums)}
+	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Trace: req.Trace, sums: new(sums),
+		Principal: req.Principal, Tool: req.Tool, Nodes: d.o.Nodes, User: req.User,
+		Confirmation: Confirmation{State: "none"}, Planning: req.Plan, current: req.Current}
 	var a Answer
 	wait, unrecorded := d.o.Throttle.Wait(req.Principal.ID, d.o.Now())
 	if wait > 0 { // its calls came to nothing too often: nothing is decided

@@ -55,7 +55,8 @@ type Confirmation struct {
 // Call is one tool call. Its fields do not change after its first decision, except Confirmation,
 // Decided, Stages, Made and Plan, which only this package sets.
 type Call struct {
-	ID, Source   string // stdio | http | cli | host
+	ID, Trace    string
+	Source       string // stdio | http | cli | host
 	Principal    Principal
 	Tool         *Tool
 	Args         Args

@@ -11,6 +11,7 @@ type Record struct {
 	Time       time.Time       `json:"time"`
 	ID         string          `json:"decision_id"`
 	CallID     string          `json:"call_id"`
+	Trace      string          `json:"traceparent,omitempty"`
 	Kind       string          `json:"kind"` // call | operation | plan | approval
 	Op         string          `json:"op,omitempty"`
 	Phase      string          `json:"phase,omitempty"`
@@ -58,10 +59,10 @@ type Notes struct {
 
 func record(q Question, dec Decision) Record {
 	c := q.Call
-	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Kind: "call",
-		Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin, Tool: c.Tool.Name,
-		Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied, Revision: dec.Revision,
-		Input: dec.Input, Masked: dec.Masked}
+	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Trace: c.Trace,
+		Kind: "call", Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin,
+		Tool: c.Tool.Name, Tier: dec.Tier.String(), Failed: dec.Failed, Denied: dec.Denied,
+		Revision: dec.Revision, Input: dec.Input, Masked: dec.Masked}
 	if c.Plan != nil {
 		r.Plan = c.Plan.Digest()
 	}

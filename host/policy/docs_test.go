@@ -86,7 +86,9 @@ func TestEveryExampleOfTheDocsHolds(t *testing.T) {
 			for line := range strings.Lines(x.text) {
 				console(t, x.line, strings.Fields(line))
 			}
-		case "text": // needs a lock: docs/uses/policy-repository.md runs the same
+		case "text":
+			// needs a lock or a server: docs/uses/policy-repository.md and least-privilege.md run
+			// the same, and TestACandidateDecidesBesideTheSite what is said of a shadow
 		default:
 			t.Errorf("docs/policy.md:%d: nobody runs a fence of %q", x.line, x.info)
 		}

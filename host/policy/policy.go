@@ -141,8 +141,10 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 	}
 	r.allowed.Rule("call", memo.MembersOf(s.Compiler,
 		ast.MustParseRef("data.caponier.core.call.allowed"), ast.MustParseRef(rateRule)))
-	r.allowed.Rule("operation", memo.MembersOf(s.Compiler,
-		ast.MustParseRef("data.caponier.core.operation.allowed")))
+	for _, kind := range []string{"operation", "plan"} {
+		r.allowed.Rule(kind, memo.MembersOf(s.Compiler,
+			ast.MustParseRef("data.caponier.core."+kind+".allowed")))
+	}
 	// OPA's own cache of patterns holds 100, fewer than the command grammar has.
 	limit := 4096
 	r.values = cache.NewInterQueryValueCache(ctx, &cache.Config{

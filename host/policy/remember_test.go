@@ -40,8 +40,21 @@ func allowedQuestions(t testing.TB) map[string]gate.Question {
 	read.Facts = gate.Facts{File: &gate.FileFacts{RealPath: "/var/log/x", Exists: true,
 		Type: "file", Bytes: 5}}
 	all["file"] = read
+	planned := all["ssh_exec"]
+	planned.Steps = []gate.Step{{Question: planned, Decision: gate.Decision{Allow: true,
+		Tier: gate.Green}}}
+	whole := *planned.Call
+	whole.Plan = wholePlan{}
+	planned.Kind, planned.Call, planned.Op, planned.Cmd = gate.KindPlan, &whole, nil, nil
+	all["plan"] = planned
 	return all
 }
+
+// wholePlan is a plan that does not end early.
+type wholePlan struct{ gate.Plan }
+
+func (wholePlan) Digest() string           { return "sha256:01" }
+func (wholePlan) Complete() (bool, string) { return true, "" }
 
 // TestQuestionsOfOneKeyHaveOneAnswer changes every value of questions that are allowed, in many
 // ways. Where the key stays the same, the rules must say the same.

@@ -19,11 +19,15 @@ const (
 // describeModule asks a module what it offers, and lists the operations that it imports. The
 // module runs behind [noDoor]: no operation can reach anything. It is asked twice, from its
 // initialisation on, with a clock that stands still and differently seeded randomness; a
-// difference is refused, since a description must be a fact about the bytes.
-func describeModule(ctx context.Context, wasm []byte) (
+// difference is refused, since a description must be a fact about the bytes. The directory keeps
+// what was compiled, as Options.CacheDir does, if it can be used.
+func describeModule(ctx context.Context, wasm []byte, cache string) (
 	describe []byte, imports []string, err error,
 ) {
-	s, err := New(ctx, Options{Warm: -1})
+	s, err := New(ctx, Options{Warm: -1, CacheDir: cache})
+	if err != nil && cache != "" {
+		s, err = New(ctx, Options{Warm: -1})
+	}
 	if err != nil {
 		return nil, nil, err
 	}

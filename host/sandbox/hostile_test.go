@@ -184,7 +184,7 @@ func TestStartOfAPluginIsStopped(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 			defer cancel()
-			if _, _, err := describeModule(ctx, g.bytes()); !errors.Is(err,
+			if _, _, err := describeModule(ctx, g.bytes(), ""); !errors.Is(err,
 				context.DeadlineExceeded) {
 				t.Errorf("describing it gave %v", err)
 			}

@@ -189,7 +189,7 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 
 func TestModulesOfFourLanguagesDescribeThemselves(t *testing.T) {
 	for language, wasm := range behaving(t) {
-		d, imports, err := describeModule(t.Context(), wasm)
+		d, imports, err := describeModule(t.Context(), wasm, "")
 		minor := 2 // of the sources that spell their description out
 		if language == "go" {
 			minor = abi.Minor
@@ -264,7 +264,7 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 					},
 				}, nil
 			}
-			if _, imports, err := describeModule(t.Context(), wasm); err != nil ||
+			if _, imports, err := describeModule(t.Context(), wasm, ""); err != nil ||
 				!slices.Equal(imports, []string{"ssh_exec"}) {
 				t.Errorf("described with imports %v, %v", imports, err)
 			}

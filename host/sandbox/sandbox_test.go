@@ -25,7 +25,7 @@ func TestGoModule(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	d, imports, err := describeModule(context.Background(), goModule(t, "echo"))
+	d, imports, err := describeModule(context.Background(), goModule(t, "echo"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

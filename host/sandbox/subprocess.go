@@ -78,8 +78,9 @@ func DescribeInSubprocess(
 }
 
 // ServeDescribe is the child of [DescribeInSubprocess]: it reads a module from in, writes its
-// description to out, and ends the process when in ends. It sets limits of the whole process.
-func ServeDescribe(ctx context.Context, in io.Reader, out io.Writer) error {
+// description to out, and ends the process when in ends. It sets limits of the whole process. Cache
+// is as in [Options].
+func ServeDescribe(ctx context.Context, in io.Reader, out io.Writer, cache string) error {
 	debug.SetMemoryLimit(subprocessMemory / 4 * 3)
 	if err := confine(subprocessMemory); err != nil {
 		return fmt.Errorf("limiting the memory of this process: %w", err)
@@ -97,7 +98,7 @@ func ServeDescribe(ctx context.Context, in io.Reader, out io.Writer) error {
 		os.Exit(1)
 	}()
 	var answer described
-	describe, _, err := describeModule(ctx, wasm)
+	describe, _, err := describeModule(ctx, wasm, cache)
 	if answer.Describe = describe; err != nil {
 		answer = described{Error: err.Error()}
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch os.Args[2] {
 	case "well":
-		err = ServeDescribe(context.Background(), os.Stdin, os.Stdout)
+		err = ServeDescribe(context.Background(), os.Stdin, os.Stdout, "")
 	case "greedy":
 		if err = confine(256 << 20); err == nil {
 			b := make([]byte, 1<<30)
@@ -52,7 +53,7 @@ func childAs(mode string) []string { return []string{os.Args[0], "apart", mode} 
 
 func TestDescribeInSubprocessSaysWhatDescribeSays(t *testing.T) {
 	wasm := goModule(t, "echo")
-	want, imports, err := describeModule(t.Context(), wasm)
+	want, imports, err := describeModule(t.Context(), wasm, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,5 +130,38 @@ func TestAChildEndsWithItsParent(t *testing.T) {
 	began := time.Now()
 	if err := cmd.Wait(); err == nil || time.Since(began) > 20*time.Second {
 		t.Errorf("it ended after %s with %v", time.Since(began), err)
+	}
+}
+
+// What was compiled to describe a module is not compiled again to run it, nor to describe it again.
+func TestAModuleIsCompiledOnceToBeDescribedAndRun(t *testing.T) {
+	wasm, dir := goModule(t, "echo"), filepath.Join(t.TempDir(), "cache")
+	want, imports, err := describeModule(t.Context(), wasm, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(t.Context(), Options{Warm: -1, CacheDir: dir, Compiling: func() func() {
+		t.Error("the module is compiled again")
+		return func() {}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context())
+	m, rewritten, err := load(wasm, imports, s.o.MemoryMax)
+	if err != nil || m == nil {
+		t.Fatal(err)
+	}
+	if _, err := s.compile(t.Context(), rewritten, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	// a folder that cannot hold it costs time, and no answer
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := describeModule(t.Context(), wasm, file); err != nil ||
+		!bytes.Equal(got, want) {
+		t.Errorf("%.100s %v", got, err)
 	}
 }

@@ -13,3 +13,6 @@ import data.caponier.core.decide
 # METADATA
 # entrypoint: true
 decision := decide.answer("plan")
+
+# allowed is the decision where it allows, as in caponier.core.call.
+allowed := decide.allowed("plan")

@@ -45,7 +45,9 @@ var readers = map[string][]string{
 	"host/policy/load":        {"host/policy/load/strict.FuzzData"},
 	"host/policy/load/strict": {"host/policy/load/strict.FuzzData"},
 	"host/policy/replay":      {"host/policy.FuzzParse"},
-	"host/policy/repo":        {"host/policy/repo.FuzzManifest"},
+	"host/policy/suggest": {"host/policy.FuzzParse", "host/policy/suggest.FuzzText",
+		"host/policy/load/strict.FuzzData"},
+	"host/policy/repo": {"host/policy/repo.FuzzManifest"},
 	"host/remote/internal/conn": {
 		"no: exit codes, by the lying server (host/remote/liar_test.go)"},
 	"host/remote/internal/files": {"host/remote/internal/files.FuzzAnswers",

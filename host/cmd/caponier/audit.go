@@ -6,19 +6,24 @@ import (
 	"io"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/spf13/cobra"
 )
 
 func auditCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Read and verify the journal"}
-	cmd.AddCommand(auditTail(g), auditShow(g), auditVerify(g), auditKey(g),
-		auditQuery(g), auditExport(g))
+	var from []string
+	for _, reads := range []*cobra.Command{auditTail(g, &from), auditShow(g, &from),
+		auditVerify(g, &from), auditQuery(g, &from)} {
+		reads.Flags().StringArrayVar(&from, "journal", nil, "read the journal of a host, or a "+
+			"copy, in DIR; `NAME=DIR` once for each of several (default: of the configuration)")
+		cmd.AddCommand(reads)
+	}
+	cmd.AddCommand(auditKey(g), auditExport(g))
 	return cmd
 }
 
-func auditTail(g *global) *cobra.Command {
+func auditTail(g *global, from *[]string) *cobra.Command {
 	var follow bool
 	var last int
 	cmd := &cobra.Command{
@@ -26,8 +31,8 @@ func auditTail(g *global) *cobra.Command {
 		Short: "Show the last calls: the caller, the decision, the operations that ran, and the " +
 			"outcome",
 		Args: cobra.NoArgs,
-		RunE: g.with(func(v *verb, c *config.Config) error {
-			return audit.Tail(v.ctx, v.out, v.say, c.Audit.Dir, last, follow, g.json)
+		RunE: g.journals(from, func(v *verb, u audit.Union) error {
+			return audit.Tail(v.ctx, v.out, v.say, u, last, follow, g.json)
 		}),
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false,
@@ -36,18 +41,18 @@ func auditTail(g *global) *cobra.Command {
 	return cmd
 }
 
-func auditShow(g *global) *cobra.Command {
+func auditShow(g *global, from *[]string) *cobra.Command {
 	return &cobra.Command{
 		Use: "show CALL",
 		Short: "Show one call, or one dry run: its plan and what happened, side by side, and who " +
 			"approved it",
 		Args: cobra.ExactArgs(1),
-		RunE: g.with(func(v *verb, c *config.Config) error {
+		RunE: g.journals(from, func(v *verb, u audit.Union) error {
 			bad := audit.BadLines{W: v.say}
-			s, found, err := plan.Show(v.args[0], bad.Records(audit.Records(c.Audit.Dir)))
+			s, found, err := plan.Show(v.args[0], bad.Records(u.Records()))
 			if err == nil && !found {
-				err = usage(fmt.Errorf("the journal in %s has no call %s; `caponier audit tail "+
-					"--json` shows their ids", c.Audit.Dir, v.args[0]))
+				err = usage(fmt.Errorf("no call %s is in %s; `caponier audit tail --json` shows "+
+					"their ids", v.args[0], u))
 			}
 			if err != nil {
 				return err

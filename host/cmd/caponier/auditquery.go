@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/spf13/cobra"
 )
 
-func auditQuery(g *global) *cobra.Command {
+func auditQuery(g *global, from *[]string) *cobra.Command {
 	var q audit.Query
 	var since, until string
 	cmd := &cobra.Command{
@@ -25,7 +24,7 @@ func auditQuery(g *global) *cobra.Command {
 		Args:  cobra.NoArgs,
 		Example: "  caponier audit query --who agent-a --since 7d\n  caponier audit query " +
 			"--guest 105 --outcome refused\n  caponier audit query --rule protected --json",
-		RunE: g.with(func(v *verb, c *config.Config) (err error) {
+		RunE: g.journals(from, func(v *verb, u audit.Union) (err error) {
 			now := time.Now()
 			if q.Since, err = moment(since, now); err == nil {
 				q.Until, err = moment(until, now)
@@ -37,7 +36,7 @@ func auditQuery(g *global) *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
-			return v.found(audit.Calls(c.Audit.Dir, q), q.Limit)
+			return v.found(u.Calls(q), q.Limit)
 		}),
 	}
 	f := cmd.Flags()
@@ -122,8 +121,12 @@ func printFound(w io.Writer, f audit.Found) error {
 	if f.Outcome == "none" {
 		how = "no outcome"
 	}
+	at := f.Time.UTC().Format(time.DateTime)
+	if f.Host != "" {
+		at += "  " + plaintext.Show(f.Host)
+	}
 	_, err := fmt.Fprintf(w, "%s  %-10s  %s  %s  %s  %s  %s\n",
-		f.Time.UTC().Format(time.DateTime), plaintext.Show(f.Principal), plaintext.Show(f.Tool),
+		at, plaintext.Show(f.Principal), plaintext.Show(f.Tool),
 		plaintext.Show(cmp.Or(place, "-")), cmp.Or(f.Tier, "-"), strings.TrimSpace(how+" "+
 			plaintext.Show(f.Code)), f.Call)
 	for _, r := range f.Refused {

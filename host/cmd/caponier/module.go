@@ -19,6 +19,9 @@ import (
 // describeTime bounds compiling and asking a module that nobody has locked yet.
 const describeTime = 3 * time.Minute
 
+// built is the module that the plugin in dir is built to.
+func built(dir string) string { return filepath.Join(dir, "build", filepath.Base(dir)+".wasm") }
+
 // describe makes the lock entry of a module's file.
 func describe(ctx context.Context, file string) (plugin.Entry, error) {
 	wasm, err := os.ReadFile(file)
@@ -31,8 +34,8 @@ func describe(ctx context.Context, file string) (plugin.Entry, error) {
 	if err != nil {
 		return plugin.Entry{}, err
 	}
-	text, imports, err := sandbox.DescribeInSubprocess(ctx, []string{self, "plugin", "describe"},
-		wasm)
+	text, imports, err := sandbox.DescribeInSubprocess(ctx, []string{self, "plugin", "describe",
+		moduleCache()}, wasm)
 	if err != nil {
 		return plugin.Entry{}, fmt.Errorf("%s: %w", file, err)
 	}

@@ -31,7 +31,8 @@ type toolOutput struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	} `json:"content"`
-	Error *struct {
+	Structured json.RawMessage `json:"structured"`
+	Error      *struct {
 		Code       string `json:"code"`
 		Message    string `json:"message"`
 		Suggestion string `json:"suggestion"`
@@ -44,12 +45,16 @@ func outputOf(a gate.Answer) (out toolOutput) {
 	return out
 }
 
-// text returns the text contents, each as lines of its own, safe for a terminal.
+// text returns the text contents, each as lines of its own, or else the structured value, safe for
+// a terminal.
 func (o toolOutput) text() (all string) {
 	for _, c := range o.Content {
 		if c.Type == "text" {
 			all += strings.TrimRight(plaintext.Clean(c.Text), "\n") + "\n"
 		}
+	}
+	if all == "" && len(o.Structured) > 0 {
+		all = plaintext.Clean(string(o.Structured)) + "\n"
 	}
 	return all
 }

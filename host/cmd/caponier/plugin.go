@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/caponier-mcp/caponier/host/plugin/author"
@@ -15,7 +16,7 @@ func pluginCommand(g *global) *cobra.Command {
 		Short: "Write, try, test, build, publish, take, verify, lock and revoke plugins"}
 	cmd.AddCommand(pluginNew(g), pluginTest(g), pluginBuild(g), pluginLock(g), pluginInspect(g),
 		pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g),
-		pluginPush(g), pluginPull(g), pluginVerify(g))
+		pluginPush(g), pluginPull(g), pluginVerify(g), pluginDev(g))
 	return cmd
 }
 
@@ -30,8 +31,11 @@ func pluginBuild(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			file, err := filepath.Abs(cmp.Or(out, filepath.Base(dir)+".wasm"))
+			file, err := filepath.Abs(cmp.Or(out, built(dir)))
 			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 				return err
 			}
 			if err := author.Build(v.ctx, dir, file, v.say); err != nil {
@@ -42,7 +46,7 @@ func pluginBuild(g *global) *cobra.Command {
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "",
-		"`FILE` to write (default NAME.wasm in this folder)")
+		"`FILE` to write (default DIR/build/NAME.wasm)")
 	return cmd
 }
 
@@ -53,9 +57,9 @@ func pluginDescribe(g *global) *cobra.Command {
 		Use:    "describe",
 		Short:  "The process in which a module is asked what it offers",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   cobra.ExactArgs(1), // directory of compiled modules, "" for none
 		RunE: g.does(func(v *verb) error {
-			return sandbox.ServeDescribe(v.ctx, v.in, v.out)
+			return sandbox.ServeDescribe(v.ctx, v.in, v.out, v.args[0])
 		}),
 	}
 }

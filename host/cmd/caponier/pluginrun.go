@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -23,6 +21,7 @@ import (
 type trial struct {
 	answers, site string // files
 	plan          bool
+	claims        bool // are checked by the rules of the lock, too
 	verbose       int
 }
 
@@ -135,6 +134,9 @@ func readUpTo(file string, max int64) ([]byte, error) {
 func (t *trial) load(v *verb) (*sandbox.Sandbox, *gate.Tool, error) {
 	file, name := v.args[0], v.args[1]
 	e, err := describe(v.ctx, file)
+	if err == nil && t.claims {
+		err = checkClaims(t.site, e)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -170,13 +172,4 @@ func (t *trial) load(v *verb) (*sandbox.Sandbox, *gate.Tool, error) {
 		return nil, nil, err
 	}
 	return box, tools[i], nil
-}
-
-// moduleCache is where compiled modules are kept between runs, "" for nowhere.
-func moduleCache() string {
-	dir, err := os.UserCacheDir()
-	if err == nil {
-		dir = filepath.Join(dir, "caponier", "plugins")
-	}
-	return cmp.Or(os.Getenv("CAPONIER_SANDBOX_CACHE_DIR"), dir)
 }

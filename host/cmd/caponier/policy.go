@@ -16,7 +16,8 @@ import (
 func policyCommand(g *global) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
 	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g), policyExplain(g), policyReplay(g),
-		policyGrammar(g), policyCan(g), policyExport(g), policyShadow(g), policyPromote(g))
+		policyGrammar(g), policyCan(g), policyExport(g), policyShadow(g), policyPromote(g),
+		policySuggest(g), policyUnused(g))
 	return cmd
 }
 

@@ -85,11 +85,16 @@ func policyReplay(g *global) *cobra.Command {
 // recordsOf yields the records of the journal, of the given time only unless that is 0. A line that
 // cannot be read ends it, and its error is left in problem.
 func recordsOf(dir string, since time.Duration, problem *error) iter.Seq[gate.Record] {
+	from := time.Time{}
+	if since > 0 {
+		from = time.Now().Add(-since)
+	}
+	return recordsFrom(dir, from, problem)
+}
+
+// recordsFrom is recordsOf for a point in time.
+func recordsFrom(dir string, from time.Time, problem *error) iter.Seq[gate.Record] {
 	return func(yield func(gate.Record) bool) {
-		from := time.Time{}
-		if since > 0 {
-			from = time.Now().Add(-since)
-		}
 		for e, err := range audit.Records(dir) {
 			if err != nil {
 				*problem = err

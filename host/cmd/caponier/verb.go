@@ -57,6 +57,7 @@ type global struct {
 	logs            io.Writer           // where the log goes, without secrets; nil: stderr
 	pluginLog       *slog.Logger        // of the sandbox; nil: the host's log
 	recorder        *recording.Recorder // of what operations return; nil: none
+	development     *development        // of plugin dev; nil: what the configuration has
 
 	readOnly                 bool // these four only narrow what the configuration allows
 	toolsets, tools, exclude []string
@@ -101,6 +102,11 @@ func (g *global) load() (*config.Config, error) {
 	}
 	g.logs = plaintext.Without(os.Stderr, cfg.Secrets)
 	slog.SetDefault(cfg.Log.Logger(g.logs))
+	if g.development != nil {
+		if err := g.development.apply(cfg); err != nil {
+			return nil, usage(err)
+		}
+	}
 	cfg.ReadOnly = cfg.ReadOnly || g.readOnly
 	cfg.Tools.Toolsets, cfg.Tools.Tools, cfg.Tools.Exclude = g.toolsets, g.tools, g.exclude
 	return cfg, nil

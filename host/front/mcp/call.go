@@ -46,7 +46,8 @@ func (s *Server) request(req incoming, tool *gate.Tool, key string, args []byte,
 		return nil, err
 	}
 	u, err := s.user(req, who, tool, args, state, responses)
-	return &request{who: who, tool: tool, key: key, args: args, user: u}, err
+	return &request{who: who, tool: tool, key: key, args: args, user: u,
+		from: traceparent(req)}, err
 }
 
 // do takes a request through the door and converts how it ended. A refusal of what the caller may
@@ -89,9 +90,10 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 	began := time.Now()
 	func() {
 		defer r.show.end() // also when the door panics
-		a.Answer = s.door.Call(ctx, gate.Request{Source: r.who.Source, Principal: r.who.Principal,
-			Tool: r.tool, Arguments: r.args, Round: r.user.call.number, User: r.user, Plan: r.plan,
-			Current: s.current(r), Progress: r.show.report, Log: s.pluginLog(ctx, r.tool)})
+		a.Answer = s.door.Call(ctx, gate.Request{Source: r.who.Source, Trace: r.from,
+			Principal: r.who.Principal, Tool: r.tool, Arguments: r.args,
+			Round: r.user.call.number, User: r.user, Plan: r.plan, Current: s.current(r),
+			Progress: r.show.report, Log: s.pluginLog(ctx, r.tool)})
 	}()
 	a.stopped = context.Cause(ctx)
 	s.opts.Meter.Called(r.tool.Name, a.Outcome, time.Since(began))

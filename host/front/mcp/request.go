@@ -14,7 +14,8 @@ type request struct {
 	tool *gate.Tool
 	key  string
 	args []byte
-	plan bool // only plan it
+	from string // traceparent
+	plan bool   // only plan it
 	user *user
 	show *progress
 }

@@ -1,11 +1,10 @@
-// Package author starts, tests and builds plugins in Go.
+// Package author is what people who write plugins begin with.
 package author
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"io"
@@ -20,9 +19,6 @@ import (
 
 const sdkModule = "github.com/caponier-mcp/caponier/sdk"
 
-//go:embed templates/plugin
-var skeleton embed.FS
-
 var (
 	pluginName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`)
 	goLine     = regexp.MustCompile(`(?m)^go (\S+)$`)
@@ -30,12 +26,20 @@ var (
 	release    = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 )
 
+// CheckName reports why a plugin cannot have a name.
+func CheckName(name string) error {
+	if !pluginName.MatchString(name) {
+		return fmt.Errorf("%q cannot be the name of a plugin: it must be 1 to 32 small "+
+			"letters, digits and hyphens, and begin with a letter", name)
+	}
+	return nil
+}
+
 // GoMod returns the go.mod of a new plugin. The SDK is that of a checkout, or else of a version
 // that is released.
 func GoMod(name, module, sdk, version string) (string, error) {
-	if !pluginName.MatchString(name) {
-		return "", fmt.Errorf("%q cannot be the name of a plugin: it must be 1 to 32 small "+
-			"letters, digits and hyphens, and begin with a letter", name)
+	if err := CheckName(name); err != nil {
+		return "", err
 	}
 	module = cmp.Or(module, "example.com/"+name)
 	if sdk = cmp.Or(sdk, checkout()); sdk == "" {
@@ -82,37 +86,51 @@ func checkout() string {
 	return dir
 }
 
-// New writes the folder of a new plugin, which must not exist.
-func New(dir, name, mod string) error {
+// New writes the folder of a new plugin in a language, which must not exist. Mod is the go.mod of
+// one in Go.
+func New(dir, name, lang, mod string) error {
+	l, err := languageOf(lang)
+	if err != nil {
+		return err
+	}
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err // also when it exists: nothing is overwritten
 	}
-	if err := scaffold(dir, name, mod); err != nil {
+	if err := l.scaffold(dir, name, mod); err != nil {
 		return fmt.Errorf("writing %s: %w", dir, errors.Join(err, os.RemoveAll(dir)))
 	}
 	return nil
 }
 
-func scaffold(dir, name, mod string) error {
-	all, err := template.ParseFS(skeleton, "templates/plugin/*.tmpl")
-	if err != nil {
-		return err
-	}
-	data := map[string]string{"Name": name, "Tool": strings.ReplaceAll(name, "-", "_")}
-	for _, t := range all.Templates() {
-		var b bytes.Buffer
-		if err := t.Execute(&b, data); err != nil {
+func (l language) scaffold(dir, name, mod string) error {
+	data := map[string]string{"Name": name, "Tool": strings.ReplaceAll(name, "-", "_"),
+		"Language": l.name, "Needs": l.needs, "Sdk": l.sdkName()}
+	for _, folder := range l.folders {
+		all, err := template.ParseFS(templates, "templates/"+folder+"/*.tmpl")
+		if err != nil {
 			return err
 		}
-		file := strings.TrimSuffix(t.Name(), ".tmpl")
-		if file == "gitignore" {
-			file = ".gitignore"
-		}
-		if err := os.WriteFile(filepath.Join(dir, file), b.Bytes(), 0o644); err != nil {
-			return err
+		for _, t := range all.Templates() {
+			var b bytes.Buffer
+			if err := t.Execute(&b, data); err != nil {
+				return err
+			}
+			file := strings.TrimSuffix(t.Name(), ".tmpl")
+			if file == "gitignore" {
+				file = ".gitignore"
+			}
+			if suffix, source := strings.CutPrefix(file, "plugin."); source {
+				file = name + "." + suffix
+			}
+			if err := os.WriteFile(filepath.Join(dir, file), b.Bytes(), 0o644); err != nil {
+				return err
+			}
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o644)
+	if mod != "" {
+		return os.WriteFile(filepath.Join(dir, "go.mod"), []byte(mod), 0o644)
+	}
+	return os.CopyFS(dir, l.sdk)
 }
 
 // Test runs go vet and go test in dir and compiles it to out. The go tool writes to say.

@@ -51,6 +51,11 @@ func named(ctx context.Context, dir string, all files, inv Inventory, tested fun
 	return c, nil
 }
 
+// FromFiles is FromFolder for a site whose files are as [Files] returns them, or were changed.
+func FromFiles(ctx context.Context, all map[string][]byte, inv Inventory) (*Candidate, error) {
+	return build(ctx, all, inv, nil)
+}
+
 // FromBundle builds a policy that was kept. It was checked when it came into force, so that neither
 // its tests nor an inventory are held against it again.
 func FromBundle(ctx context.Context, bundle []byte) (*Candidate, error) {

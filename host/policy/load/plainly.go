@@ -15,9 +15,10 @@ var forms = map[string]string{
 		`its own`,
 	`^[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`:      `the name of a node: letters, digits, -`,
 	`^(\*|[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)$`: `the name of a node, or "*" for all`,
-	`^(\*|[^:*]+)$`: `the name of a tool as it is, without tool: before it, or "*" for all`,
-	`^[^*?]*$`:      `a folder or a file: names with * or ? are taken as they stand`,
-	`^[^*?]+$`:      `the whole name of an argument: * and ? are taken as they stand`,
+	`^(\*|((resource|prompt):)?[^:*]+)$`: `the name of a tool as it is, without tool: before it, ` +
+		`resource:NAME, prompt:NAME, or "*" for all`,
+	`^[^*?]*$`: `a folder or a file: names with * or ? are taken as they stand`,
+	`^[^*?]+$`: `the whole name of an argument: * and ? are taken as they stand`,
 }
 
 // keysOf say what the keys below a path of the site's data are.

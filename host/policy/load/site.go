@@ -233,6 +233,20 @@ func (c *Candidate) entries(ctx context.Context) (names []string, err error) {
 	return names, nil
 }
 
+// Checks returns the ids of the checks, sorted.
+func (c *Candidate) Checks(ctx context.Context) (ids []string, err error) {
+	v, err := c.ask(ctx, "sort({id | some k; some id in data.caponier.core.derived.required[k]})",
+		nil)
+	if err != nil {
+		return nil, fmt.Errorf("listing the checks: %w", err)
+	}
+	all, _ := v.([]any)
+	for _, id := range all {
+		ids = append(ids, fmt.Sprint(id))
+	}
+	return ids, nil
+}
+
 // Follow calls changed at once, and after each change of a file of the site, until ctx ends. An
 // error says why changes may have been missed. changed must call [Site.Reload], for which decisions
 // wait since the change.

@@ -59,13 +59,14 @@ func (a *Asker) current(ctx context.Context) (*compiled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the site's detectors: %w", err)
 	}
-	patterns := map[string]string{}
+	patterns := map[string]any{}
 	if err := value.Read("detectors", v, &patterns); err != nil {
 		return nil, err
 	}
 	var all []result.Pattern
 	for _, name := range slices.Sorted(maps.Keys(patterns)) {
-		all = append(all, result.Pattern{Name: name, RE: patterns[name]})
+		re, _ := patterns[name].(string) // "" is refused below
+		all = append(all, result.Pattern{Name: name, RE: re})
 	}
 	c := &compiled{rules: r}
 	if c.set, err = result.New(all...); err != nil {
@@ -81,9 +82,9 @@ func (a *Asker) current(ctx context.Context) (*compiled, error) {
 
 // answer is the document of an answer.
 type answer struct {
-	Schema  string            `json:"schema"`
-	Actions map[string]string `json:"actions"`
-	Deny    []gate.Reason     `json:"deny"`
+	Schema  string         `json:"schema"`
+	Actions map[string]any `json:"actions"`
+	Deny    []gate.Reason  `json:"deny"`
 }
 
 // Returns implements result.Policy. Anything but one whole answer is an error.
@@ -114,7 +115,10 @@ func (a *Asker) Returns(ctx context.Context, r result.Returned) (result.Answer, 
 	if doc.Schema != "caponier.returned/1" {
 		return result.Answer{}, fmt.Errorf("the answer has the schema %q", doc.Schema)
 	}
-	got := result.Answer{Actions: doc.Actions, Denied: doc.Deny}
+	got := result.Answer{Actions: map[string]string{}, Denied: doc.Deny}
+	for name, action := range doc.Actions {
+		got.Actions[name], _ = action.(string) // "" refuses
+	}
 	c.known.Put(key, got)
 	return got, nil
 }

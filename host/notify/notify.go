@@ -1,0 +1,96 @@
+// Package notify tells people where they are that a call waits for them.
+//
+// A message has no arguments of the call, nothing that a model wrote, and no authority: it names
+// the tool, the caller and where it acts, and links to the page, which asks for a sign-in. Text is
+// sent in forms that the services do not read as markup.
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	tries    = 3
+	sendTime = 10 * time.Second // of one try
+)
+
+// Notifier tells several services, each by itself. Its methods may be called concurrently. A nil
+// Notifier tells nobody.
+type Notifier struct {
+	to      []target
+	running context.Context
+	stop    context.CancelFunc
+	sending sync.WaitGroup
+	pause   time.Duration // before the second try, and twice as long before the third
+	room    chan struct{} // bounds messages in flight
+}
+
+type target struct {
+	name string
+	service
+}
+
+// New returns a notifier of valid options, nil without any.
+func New(all []Options) *Notifier {
+	if len(all) == 0 {
+		return nil
+	}
+	n := &Notifier{pause: time.Second, room: make(chan struct{}, 64)}
+	n.running, n.stop = context.WithCancel(context.Background())
+	for i, o := range all {
+		n.to = append(n.to, target{fmt.Sprintf("%s (approval.notify[%d])", o.Kind, i), o.open()})
+	}
+	return n
+}
+
+// Tell sends a notice to each service in the background, three times at most. Failed is told of
+// each that did not take it, by name; the error holds no secret. Where 64 messages are on their
+// way, it fails at once.
+func (n *Notifier) Tell(notice Notice, failed func(service string, err error)) {
+	if n == nil || n.running.Err() != nil {
+		return
+	}
+	for _, t := range n.to {
+		select {
+		case n.room <- struct{}{}:
+		default:
+			failed(t.name, errors.New("too many messages are on their way"))
+			continue
+		}
+		n.sending.Go(func() {
+			defer func() { <-n.room }()
+			if err := n.deliver(t, notice); err != nil {
+				failed(t.name, err)
+			}
+		})
+	}
+}
+
+// Close ends what is on its way.
+func (n *Notifier) Close() {
+	if n != nil {
+		n.stop()
+		n.sending.Wait()
+	}
+}
+
+func (n *Notifier) deliver(t target, notice Notice) (err error) {
+	for try := range tries {
+		ctx, cancel := context.WithTimeout(n.running, sendTime)
+		err = t.send(ctx, notice)
+		cancel()
+		if err == nil || try == tries-1 || errors.As(err, new(refused)) {
+			return err
+		}
+		select {
+		case <-n.running.Done():
+			return err
+		case <-time.After(n.pause << try):
+		}
+	}
+	return err
+}

@@ -1,0 +1,118 @@
+# METADATA
+# scope: package
+# description: >-
+#   What a question that was allowed made use of. It decides nothing: it says which powers somebody
+#   needs, and which entries of a site's data grant something to nobody.
+# schemas:
+#   - input: schema.input
+#   - data.site: schema.site
+package caponier.core.use
+
+import data.caponier.core.command
+import data.caponier.core.files
+import data.caponier.core.inventory
+import data.caponier.core.lint
+import data.caponier.core.roles
+import data.caponier.core.tier
+
+# of is what one role must have for the question, and which roles have it.
+of := {
+	"tool": key, "tier": tier.name, "roles": sort(roles.clear), "nodes": sort(inventory.named),
+	"commands": sort({d.id | some d in roles.described}), "entries": sort(entries),
+}
+
+# key is the tool as a role lists it.
+key := input.tool.name if {
+	input.kind == "tool"
+} else := tier.key
+
+# entries are the paths of what in the site's data was of use, each as an array.
+entries contains ["tiers", tier.key]
+
+entries contains ["principals", input.principal.id]
+
+entries contains ["principals", input.principal.id, "auth", input.principal.auth]
+
+entries contains ["principals", input.principal.id, "roles", name] if some name in roles.clear
+
+entries contains [place, name] if {
+	some name in roles.clear
+	some place in ["roles", "everybody", "claimable_roles"]
+}
+
+entries contains ["roles", name, "ceiling", tier.name] if some name in roles.clear
+
+entries contains ["roles", name, "tools", t] if {
+	some name in roles.clear
+	some t in data.site.roles[name].tools
+	t in {"*", key}
+}
+
+entries contains ["roles", name, "imports", i] if {
+	some name in roles.clear
+	some i in input.tool.imports
+}
+
+entries contains ["roles", name, "nodes", n] if {
+	some name in roles.clear
+	some n in data.site.roles[name].nodes
+	n in ({"*"} | inventory.named)
+	count(inventory.named) > 0
+}
+
+entries contains ["roles", name, "commands", c] if {
+	some name in roles.clear
+	some c in data.site.roles[name].commands
+	some d in roles.described
+	c in {"*", d.id, d.group}
+}
+
+entries contains ["cluster_nodes", n] if some n in inventory.named
+
+entries contains ["relaxed", "vmids", v] if {
+	tier.own > 1
+	some v in guests
+}
+
+entries contains ["relaxed", "tools", input.tool.name] if {
+	tier.tool == 3
+	tier.base == 2
+}
+
+entries contains ["files", "read", p] if {
+	some p in data.site.files.read
+	some path in paths
+	files.under(path, p)
+}
+
+entries contains ["files", "write", p] if {
+	some p in data.site.files.write
+	some path in paths
+	files.under(path, p)
+}
+
+entries contains ["egress", h] if some h in hosts
+
+entries contains ["binaries", program, sub] if {
+	some program, subs in data.site.binaries
+	some sub, _ in subs
+	some d in roles.described
+	d.id == trim_space(concat(" ", [program, sub]))
+	lint.owned[d.id]
+}
+
+guests contains v if some v in input.targets.vmids
+
+guests contains v if some v in command.vmids(command.operation_words)
+
+paths contains p if some p in input.targets.paths
+
+paths contains input.file.path if is_string(input.file.path)
+
+paths contains p if some p in command.paths(command.operation_words, "readpath")
+
+paths contains p if some p in command.paths(command.call_words, "readpath")
+
+hosts contains h if some h in input.targets.hosts
+
+hosts contains input.http.host if is_string(input.http.host)
