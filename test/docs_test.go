@@ -30,6 +30,7 @@ var runners = map[string]string{
 	"docs/identity/zitadel.md":        "TestIdentityPagesLetTheirProvidersIn",
 	// its dex.yaml is run by TestDex of test/conformance, where there is a Dex
 	"docs/identity/dex.md":                               "TestIdentityPagesLetTheirProvidersIn",
+	"docs/console.md":                                    "TestAPersonSeesWhatHappensInABrowser",
 	"docs/plugin-registry.md":                            "TestTheRegistryPageHolds",
 	"docs/uses/read-everything.md":                       "TestWalks",
 	"docs/uses/web-team.md":                              "TestWalks",
@@ -47,7 +48,7 @@ var runners = map[string]string{
 
 // illustrates are fences that nobody types.
 var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
-	"docs/plan.md": {"text", "go", "yaml"},
+	"docs/plan.md": {"text", "go", "yaml"}, "docs/scale.md": {"sql", "toml"},
 	// host/policy/repo runs what ci.sh has of it
 	"host/policy/repo/CAPONIER.md.tmpl": {"sh", "yaml"},
 	// test/packaging/verify.sh runs these

@@ -49,11 +49,6 @@ func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
 	return a.record(ctx, list[0], v)
 }
 
-// named reports whether the site's list of approvers holds a name.
-func named(name string, approvers []string) bool {
-	return slices.Contains(approvers, "*") || slices.Contains(approvers, name)
-}
-
 // record journals an answer and then makes it count: an answer without a record must not count.
 func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, error) {
 	d, err := r.Read()

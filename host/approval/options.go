@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,6 +45,15 @@ type Options struct {
 	// Looks are tools that only read, such as get_guest_status: on the page an approver may run
 	// them on the request's targets, as the principal of that name.
 	Looks []string `koanf:"looks"`
+
+	// Viewers may see the console, and Freezers may freeze there, of the approvers: "*" is all of
+	// them, none is nobody
+	Viewers  []string `koanf:"console"`
+	Freezers []string `koanf:"freezers"`
+	// Console serves what is below /approvals/console to who is signed in. token makes the token of
+	// a form with that path; that of a POST was checked. nil serves nothing there.
+	Console func(w http.ResponseWriter, r *http.Request, who string,
+		token func(path string) string) `koanf:"-"`
 
 	Poll time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
 	Now  func() time.Time `koanf:"-"` // nil for time.Now
@@ -131,6 +141,9 @@ func (o Options) Validate() error {
 				"approve there")
 		}
 	}
+	if err := o.console(); err != nil {
+		return err
+	}
 	if err := checkURL(o.URL); err != nil {
 		return fmt.Errorf("approval.url: %w", err)
 	}
@@ -147,6 +160,29 @@ func (o Options) Validate() error {
 		}
 	}
 	return nil
+}
+
+// console returns an error if the console is for somebody who cannot sign in.
+func (o Options) console() error {
+	for key, names := range map[string][2][]string{"console": {o.Viewers, o.Approvers},
+		"freezers": {o.Freezers, o.Viewers}} {
+		for _, name := range names[0] {
+			if name != "*" && !named(name, names[1]) {
+				return fmt.Errorf("approval.%s: %q may not sign in, or not see the console: "+
+					"approval.approvers and approval.console name who may", key, name)
+			}
+		}
+	}
+	if len(o.Viewers) > 0 && o.Listen == "" || len(o.Freezers) > 0 && len(o.Viewers) == 0 {
+		return errors.New("approval.console: needs approval.listen, and approval.freezers needs " +
+			"approval.console")
+	}
+	return nil
+}
+
+// named reports whether a list of names holds a name.
+func named(name string, all []string) bool {
+	return slices.Contains(all, name) || slices.Contains(all, "*")
 }
 
 func checkURL(s string) error {

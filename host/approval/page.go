@@ -29,8 +29,10 @@ var pages = template.Must(template.New("").Funcs(shows).Parse(pageHTML))
 
 const (
 	cookieName = "caponier_approvals"
-	maxForm    = 16 << 10
-	lookTime   = 20 * time.Second // less than the page's own time to answer
+	// consolePath is below the cookie's
+	consolePath = "/approvals/console"
+	maxForm     = 16 << 10
+	lookTime    = 20 * time.Second // less than the page's own time to answer
 )
 
 // view is what the templates see.
@@ -39,6 +41,7 @@ type view struct {
 	List                 []shown
 	Row                  shown
 	Ticket, Title, Error string
+	Console              bool // this person may see it
 	Own, Refresh, Closed bool // Closed: the site takes no yes of this person here
 	// token of the form that looks, "" when there is nothing to look with
 	Look     string
@@ -61,9 +64,17 @@ func (a *Approvals) Handler() http.Handler {
 	mux.HandleFunc("POST /approvals/{id}", a.signedIn(a.decide))
 	mux.HandleFunc("POST /approvals/{id}/look", a.signedIn(a.look))
 	mux.HandleFunc("POST /approvals/logout", a.signedIn(a.logout))
+	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a.opt.Console != nil && (r.URL.Path == consolePath ||
+			strings.HasPrefix(r.URL.Path, consolePath+"/")) {
+			a.signedIn(a.console)(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
 	// The standard library's check looks at Sec-Fetch-Site and Origin of every request that is not
 	// GET or HEAD.
-	guarded := http.NewCrossOriginProtection().Handler(mux)
+	guarded := http.NewCrossOriginProtection().Handler(inner)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'" +
@@ -229,6 +240,10 @@ func (a *Approvals) signedIn(
 	}
 }
 
+func (a *Approvals) console(w http.ResponseWriter, r *http.Request, s signed) {
+	a.opt.Console(w, r, s.who, func(path string) string { return formToken(s.secret, path) })
+}
+
 func (a *Approvals) logout(w http.ResponseWriter, r *http.Request, s signed) {
 	if _, err := a.store.EndSessions(r.Context(), s.id, ""); err != nil {
 		a.opt.Log.Error("the approvals page", "error", err)
@@ -247,7 +262,8 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 		a.fail(w, http.StatusInternalServerError, s.who, "The requests cannot be read.")
 		return
 	}
-	v := view{Who: s.who, Title: "Approvals", Out: s.out(), Refresh: true}
+	v := view{Who: s.who, Title: "Approvals", Out: s.out(), Refresh: true,
+		Console: a.opt.Console != nil && named(s.who, a.opt.Viewers)}
 	for _, waiting := range []bool{true, false} {
 		for _, q := range all {
 			if (q.State == Waiting) != waiting {

@@ -31,6 +31,8 @@ const (
 type Entry struct {
 	Host   string       `json:"-"` // whose journal it is in, of several; see Union
 	File   string       `json:"-"`
+	At     int64        `json:"-"`    // where its line begins in the file, as Records yields it
+	Size   int64        `json:"-"`    // of its line, with the line feed; 0 where it cannot be read
 	Hash   string       `json:"-"`    // of the line without itself, where it stands as the last key
 	Seq    int64        `json:"seq"`  // from 0 for each process, on over its files
 	Prev   string       `json:"prev"` // hash of the entry before, "" for the first

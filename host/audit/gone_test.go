@@ -93,7 +93,7 @@ func (h *hostile) call() gate.Answer {
 	door := gate.New(gate.Options{Throttle: &fair.Refusals{},
 		Decider: h, Journal: h.j, Ledger: h, Lowerer: h,
 		Executors: map[string]gate.Executor{"blob_read": h},
-		Mode:      func() gate.Mode { return gate.Mode{} },
+		Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
 	}, h)
 	tool := &gate.Tool{
 		Kind: "tool", Name: "t", Imports: []string{"blob_read"}, Budget: time.Minute,

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"fmt"
 	"iter"
 	"maps"
 	"path/filepath"
@@ -83,7 +84,7 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 		var newest []Found
 		stopped := false
 		emit := func(f Found) bool {
-			if !q.wants(f) {
+			if !q.Wants(f) {
 				return true
 			}
 			if q.Limit <= 0 {
@@ -95,7 +96,7 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 			}
 			return true
 		}
-		open := map[string]*Found{}
+		open := Unended{}
 		r := newReader(dir)
 		r.skip = q.outside(dir)
 		r.pass(func(e Entry, err error) bool {
@@ -103,15 +104,15 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 				stopped = !yield(Found{}, err)
 				return !stopped
 			}
-			if e.Record == nil || e.Record.Kind == "approval" {
+			if !e.OfCall() {
 				return true
 			}
-			f, ended := q.add(open, *e.Record)
+			f, ended := open.Add(*e.Record)
 			if !ended && len(open) > maxOpen {
 				f, ended = oldest(open), true
+				delete(open, f.Call)
 			}
 			if ended {
-				delete(open, f.Call)
 				return emit(*f)
 			}
 			return true
@@ -129,7 +130,7 @@ func callsIn(dir string, q Query) iter.Seq2[Found, error] {
 	}
 }
 
-func oldest(open map[string]*Found) (first *Found) {
+func oldest(open Unended) (first *Found) {
 	for _, f := range open {
 		if first == nil || f.Time.Before(first.Time) {
 			first = f
@@ -152,14 +153,28 @@ func (q Query) outside(dir string) func(name string) bool {
 	}
 }
 
-// add notes what a record says of its call, and reports whether the call is over.
-func (q Query) add(open map[string]*Found, r gate.Record) (f *Found, ended bool) {
-	if f = open[r.CallID]; f == nil {
+// OfCall reports whether an entry is a record of a call.
+func (e Entry) OfCall() bool { return e.Record != nil && e.Record.Kind != "approval" }
+
+// Unended are the calls whose end was not read yet, by their ids.
+type Unended map[string]*Found
+
+// Add notes what a record says of its call. A call that is over is not open any longer.
+func (o Unended) Add(r gate.Record) (f *Found, ended bool) {
+	if f = o[r.CallID]; f == nil {
 		f = &Found{Call: r.CallID, Time: r.Time, Outcome: noOutcome, Guests: []Guest{},
 			Nodes: []string{}, Rules: []string{}, Refused: []RefusedHere{}, Principal: r.Principal,
 			Tool: r.Tool}
-		open[r.CallID] = f
+		o[r.CallID] = f
 	}
+	if ended = f.add(r); ended {
+		delete(o, r.CallID)
+	}
+	return f, ended
+}
+
+// add reports whether the call is over.
+func (f *Found) add(r gate.Record) bool {
 	f.node(r.Node)
 	if r.Type == "refused" && r.Outcome != gate.Waits {
 		f.refused(r)
@@ -169,7 +184,7 @@ func (q Query) add(open map[string]*Found, r gate.Record) (f *Found, ended bool)
 		f.Operations++
 	case r.Kind == "call" && r.Type == "outcome":
 		f.Outcome, f.Code, f.DurationUS = string(r.Outcome), r.Code, r.DurationUS
-		return f, true
+		return true
 	case r.Kind == "call":
 		f.Principal, f.Source, f.Tool, f.Tier = r.Principal, r.Source, r.Tool, r.Tier
 		f.targets(r.Input)
@@ -178,10 +193,10 @@ func (q Query) add(open map[string]*Found, r gate.Record) (f *Found, ended bool)
 			if r.Outcome == gate.Waits {
 				f.Outcome = string(gate.Waits)
 			}
-			return f, true
+			return true
 		}
 	}
-	return f, false
+	return false
 }
 
 func (f *Found) node(name string) {
@@ -225,7 +240,8 @@ func (f *Found) targets(input json.RawMessage) {
 	}
 }
 
-func (q Query) wants(f Found) bool {
+// Wants reports whether a call is wanted.
+func (q Query) Wants(f Found) bool {
 	tool, many := strings.CutSuffix(q.Tool, anythingOf)
 	fits := func(want, have string) bool { return want == "" || want == have }
 	guest := func(g Guest) bool { return g.VMID == q.Guest || g.Name == q.Guest }
@@ -235,4 +251,27 @@ func (q Query) wants(f Found) bool {
 		(q.Node == "" || slices.Contains(f.Nodes, q.Node)) &&
 		(q.Rule == "" || slices.Contains(f.Rules, q.Rule)) &&
 		!f.Time.Before(q.Since) && (q.Until.IsZero() || f.Time.Before(q.Until))
+}
+
+// Moment reads a time, or how long ago it was. "" is the zero time.
+func Moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	days, isDays := strings.CutSuffix(text, "d")
+	if isDays {
+		if d, err := time.ParseDuration(days + "h"); err == nil && d >= 0 {
+			return now.Add(-24 * d), nil
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	for _, form := range []string{time.RFC3339, time.DateTime, "2006-01-02 15:04", time.DateOnly} {
+		if t, err := time.Parse(form, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time: write 30m, 24h, 7d, 2026-11-23 or "+
+		"2026-11-23T10:00:00Z", text)
 }

@@ -134,7 +134,7 @@ func (r *reader) next(s *source) bool {
 	if err != nil {
 		s.entry, s.err = Entry{}, fmt.Errorf("journal file %s at byte %d: %w", s.name, at, err)
 	}
-	s.entry.File = s.name
+	s.entry.File, s.entry.At, s.entry.Size = s.name, at, r.at[s.name]-at
 	s.final = s.final || s.entry.Close != nil
 	if s.entry.Head != nil {
 		s.from = s.entry.Head.From

@@ -194,7 +194,7 @@ func TestRecordsHoldNoOutput(t *testing.T) {
 	door := gate.New(gate.Options{
 		Throttle: &fair.Refusals{},
 		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{},
-		Mode: func() gate.Mode { return gate.Mode{} },
+		Mode: func(context.Context) gate.Mode { return gate.Mode{} },
 		Executors: map[string]gate.Executor{"sftp_read": leaky{canary},
 			"sftp_write": leaky{canary}},
 		Nodes: []gate.Node{{Name: "pve1", Default: true}},

@@ -209,6 +209,9 @@ func (g guest) of(id string) string {
 	return fmt.Sprintf("%s (%.60s)", id, g.Name)
 }
 
+// About says in one line what a record of a decision is about, for people.
+func About(r gate.Record) string { return summary(r.Input) }
+
 // summary picks what a person looks for out of a policy input: targets, command, file, address. It
 // leaves out what it does not know.
 func summary(input json.RawMessage) string {

@@ -230,14 +230,21 @@ func (l *local) state() {
 	l.directory(directory{"blob.dir", c.Blob.Dir, true})
 	l.directory(directory{"sandbox.cache_dir", c.Sandbox.CacheDir, true})
 	list := filepath.Join(c.Store.Dir, "frozen")
-	frozen, err := freeze.In(c.Store.Dir).All()
+	frozen, err := freeze.In(c.Store.Dir).All(context.Background())
 	l.try("freeze", err, quote("mv", list, list+".old"), "%d freezes", len(frozen))
-	for _, z := range frozen {
+	l.frozen(frozen, func(z freeze.Freeze) string {
+		return quote("rm", "-r", filepath.Join(list, z.Name))
+	})
+}
+
+// frozen tells of freezes. Remove is how to remove one that cannot be read.
+func (l *local) frozen(all []freeze.Freeze, remove func(freeze.Freeze) string) {
+	for _, z := range all {
 		fix := "caponier thaw"
 		switch z.Kind {
 		case "all":
 		case "?":
-			fix = quote("rm", "-r", filepath.Join(list, z.Name))
+			fix = remove(z)
 		default:
 			fix += " --" + z.Kind + " " + quote(z.Name)
 		}

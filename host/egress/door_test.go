@@ -178,7 +178,7 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 			Journal:   w,
 			Ledger:    w,
 			Lowerer:   w,
-			Mode:      func() gate.Mode { return gate.Mode{} },
+			Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
 			Executors: map[string]gate.Executor{"http_request": w.e},
 		},
 		run(func(ctx context.Context, r *gate.Running) {

@@ -1,8 +1,9 @@
-// Package freeze keeps the list of what is frozen, as files that all processes of a host share. It
-// decides nothing: policy does, from the list.
+// Package freeze keeps the list of what is frozen, as files that all processes of a host share. A
+// list of all hosts may stand beside it. It decides nothing: policy does, from the list.
 package freeze
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -34,11 +35,25 @@ func (z Freeze) String() string {
 	return fmt.Sprintf("%s %q", z.Kind, z.Name)
 }
 
+// Shared is a list that several hosts share.
+type Shared interface {
+	AddFreeze(ctx context.Context, z Freeze) error
+	RemoveFreeze(ctx context.Context, kind, name string) (was bool, err error)
+	Freezes(ctx context.Context) ([]Freeze, error)
+}
+
 // List is the list in a state directory. It is safe for concurrent use by many processes.
-type List struct{ dir string }
+type List struct {
+	dir    string
+	shared Shared // nil: there are files only
+}
 
 // In returns the list of the state directory. The directory need not exist.
-func In(state string) List { return List{filepath.Join(state, "frozen")} }
+func In(state string) List { return List{dir: filepath.Join(state, "frozen")} }
+
+// With returns the list of the state directory and of all hosts: what either has is frozen. What is
+// added goes to all hosts, and what is removed leaves both.
+func (l List) With(s Shared) List { return List{l.dir, s} }
 
 // file returns the path for a freeze. Names are digests, since a principal's id may hold anything.
 func (l List) file(kind, name string) string {
@@ -51,6 +66,9 @@ func (l List) file(kind, name string) string {
 
 // Add puts a freeze into the list, or replaces it. Every decision after Add returns finds it.
 func (l List) Add(z Freeze) error {
+	if l.shared != nil {
+		return l.shared.AddFreeze(context.Background(), z)
+	}
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return err
 	}
@@ -67,12 +85,17 @@ func (l List) Add(z Freeze) error {
 }
 
 // Remove takes a freeze off the list. It reports whether there was one.
-func (l List) Remove(kind, name string) (bool, error) {
-	err := os.Remove(l.file(kind, name))
+func (l List) Remove(kind, name string) (was bool, err error) {
+	if l.shared != nil {
+		if was, err = l.shared.RemoveFreeze(context.Background(), kind, name); err != nil {
+			return false, err
+		}
+	}
+	err = os.Remove(l.file(kind, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return was, nil
 	} else if err != nil {
-		return false, err
+		return was, err
 	}
 	return true, l.sync()
 }
@@ -87,8 +110,15 @@ func (l List) sync() error {
 
 // All returns the freezes in the order of their files. One whose file cannot be read has the kind
 // "?": policy knows no such kind and takes it for a freeze of everything.
-func (l List) All() ([]Freeze, error) {
+func (l List) All(ctx context.Context) ([]Freeze, error) {
 	all := []Freeze{}
+	if l.shared != nil {
+		shared, err := l.shared.Freezes(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, shared...)
+	}
 	files, err := os.ReadDir(l.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -115,10 +145,11 @@ func (l List) All() ([]Freeze, error) {
 }
 
 // Mode returns the list as policy sees it. A list that cannot be read freezes everything.
-func (l List) Mode() []gate.Freeze {
-	all, err := l.All()
+func (l List) Mode(ctx context.Context) []gate.Freeze {
+	all, err := l.All(ctx)
 	if err != nil {
-		return []gate.Freeze{{Kind: "all", Reason: "the list of freezes cannot be read"}}
+		return []gate.Freeze{{Kind: "all", Reason: "the list of freezes cannot be read: " +
+			err.Error()}}
 	}
 	mode := []gate.Freeze{}
 	for _, z := range all {

@@ -16,7 +16,7 @@ import (
 func TestProcessesShareTheList(t *testing.T) {
 	dir := t.TempDir()
 	ours, theirs := In(dir), In(dir)
-	if got := ours.Mode(); got == nil || len(got) != 0 {
+	if got := ours.Mode(t.Context()); got == nil || len(got) != 0 {
 		t.Fatalf("before: %v, want an empty list, which policy takes for no freeze", got)
 	}
 	for _, z := range []gate.Freeze{{Kind: "all", Reason: "why"},
@@ -26,14 +26,15 @@ func TestProcessesShareTheList(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ours.Mode(); !reflect.DeepEqual(got, []gate.Freeze{z}) {
+		if got := ours.Mode(t.Context()); !reflect.DeepEqual(got, []gate.Freeze{z}) {
 			t.Errorf("%v: %v", z, got)
 		}
 		if was, err := theirs.Remove(z.Kind, z.Name); !was || err != nil {
 			t.Errorf("%v: removing: %v, %v", z, was, err)
 		}
-		if was, err := theirs.Remove(z.Kind, z.Name); was || err != nil || len(ours.Mode()) != 0 {
-			t.Errorf("%v: removed, but: %v, %v, %v", z, was, err, ours.Mode())
+		was, err := theirs.Remove(z.Kind, z.Name)
+		if left := ours.Mode(t.Context()); was || err != nil || len(left) != 0 {
+			t.Errorf("%v: removed, but: %v, %v, %v", z, was, err, left)
 		}
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, ".new-*")); err != nil || left != nil {
@@ -60,7 +61,7 @@ func TestWhatCannotBeReadFreezesEverything(t *testing.T) {
 		if err := put(filepath.Join(l.dir, "all")); err != nil {
 			t.Fatal(err)
 		}
-		got := l.Mode()
+		got := l.Mode(t.Context())
 		if len(got) != 1 || got[0].Kind != "?" || !strings.Contains(got[0].Reason, "delete it") {
 			t.Errorf("%s: %v", name, got)
 		}
@@ -69,7 +70,7 @@ func TestWhatCannotBeReadFreezesEverything(t *testing.T) {
 	if err := os.WriteFile(l.dir, nil, 0o600); err != nil { // where the directory should be
 		t.Fatal(err)
 	}
-	if got := l.Mode(); len(got) != 1 || got[0].Kind != "all" {
+	if got := l.Mode(t.Context()); len(got) != 1 || got[0].Kind != "all" {
 		t.Errorf("a list that cannot be read: %v", got)
 	}
 }

@@ -57,8 +57,7 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 	return a
 }
 
-// refuse makes the record of a refusal that pass did not, which stands for others too, and journals
-// it if it is to be kept.
+// refuse makes the record of a refusal that pass did not, for others too, and journals it if kept.
 func (d *Door) refuse(ctx context.Context, c *Call, dec Decision, others int, keep bool) Record {
 	now := d.o.Now()
 	rec := record(Question{ID: newID(now), Time: now, Kind: KindCall, Call: c}, dec)

@@ -449,7 +449,7 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		return Output{}, nil
 	}}
 	d := w.door()
-	d.o.Mode = func() (m Mode) {
+	d.o.Mode = func(context.Context) (m Mode) {
 		if frozen {
 			m.Freezes = []Freeze{{Kind: "node", Name: "pve1"}}
 		}

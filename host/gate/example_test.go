@@ -76,7 +76,7 @@ func ExampleDoor_Call() {
 		p := &parts{argv}
 		door := gate.New(gate.Options{Nodes: []gate.Node{{Name: "pve1", Default: true}}, Decider: p,
 			Journal: p, Ledger: p, Lowerer: p, Throttle: p,
-			Mode:      func() gate.Mode { return gate.Mode{} },
+			Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
 			Executors: map[string]gate.Executor{"ssh_exec": p}}, p)
 		a := door.Call(context.Background(), gate.Request{Source: "cli",
 			Principal: gate.Principal{ID: "agent-a"}, Tool: tool})

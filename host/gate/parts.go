@@ -80,8 +80,7 @@ type Output struct {
 	Hits  []Hit // also beside an error
 }
 
-// Options are the parts of a [Door]. New panics without Decider, Journal, Ledger, Lowerer, Throttle
-// or Mode.
+// Options are the parts of a [Door]. New panics without those that it needs.
 type Options struct {
 	Nodes     []Node
 	Decider   Decider
@@ -91,14 +90,14 @@ type Options struct {
 	Planner   Planner   // nil: no call is planned, and approvals bind arguments alone
 	Lowerer   Lowerer
 	Throttle  Throttle
-	Turns     Turns               // nil: nobody waits for a turn
-	Executors map[string]Executor // by import; an import without one is refused
-	Mode      func() Mode         // read at each decision
-	// Files returns the SHA-256 of the local files that exist, so that an approval binds their
-	// bytes. Nil: none.
+	Turns     Turns                      // nil: nobody waits for a turn
+	Executors map[string]Executor        // by import; an import without one is refused
+	Mode      func(context.Context) Mode // read at each decision, under the context of Look
+	// Look, if set, readies the context of a decision, also from a database, before its turn.
+	Look func(context.Context, Question) context.Context
+	// Files returns the SHA-256 of local files, so that an approval binds their bytes. Nil: none.
 	Files func(Principal, []string) (map[string]string, error)
-	// Guests asks a cluster for facts that a decision lacks; those that it cannot get are missing.
-	// Nil: such a decision is a refusal.
+	// Guests asks a cluster for facts that a decision lacks; missing ones refuse. Nil: it has none.
 	Guests func(context.Context, Question, Decision) map[string]Guest
 	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
 	HiddenReason func(*Tool) string

@@ -48,8 +48,7 @@ func pass[T any](ctx context.Context, o *Options, q Question,
 	return result, err
 }
 
-// guarded turns a panic of act into an unknown outcome, so that it is journaled and the process
-// goes on.
+// guarded turns a panic of act into an unknown outcome, which is journaled.
 func guarded[T any](ctx context.Context, q Question, dec Decision, rec *Record,
 	act func(context.Context, Question, Decision, *Record) (T, error),
 ) (out T, err error) {
@@ -75,6 +74,9 @@ func (o *Options) decide(ctx context.Context, q *Question) (dec Decision, giveBa
 	if t := q.Call.Tool; o.HiddenReason != nil && o.HiddenReason(t) != "" {
 		why := t.Name + " is not offered by this host: it " + o.HiddenReason(t)
 		return deny("withheld", why), giveBack
+	}
+	if o.Look != nil && q.Kind != KindVisible {
+		ctx = o.Look(ctx, *q)
 	}
 	if q.Kind == KindCall {
 		counts, back, err := o.Ledger.Take(ctx, q.Call)
@@ -110,7 +112,7 @@ func (o *Options) answer(ctx context.Context, q *Question) (Decision, error) {
 		return Decision{}, err
 	}
 	defer end()
-	if q.Time, q.Mode = o.Now(), o.Mode(); q.Call.current != nil {
+	if q.Time, q.Mode = o.Now(), o.Mode(ctx); q.Call.current != nil {
 		if err := q.Call.current(ctx); err != nil {
 			return deny("revoked", "the call may not go on: "+err.Error()), nil
 		}

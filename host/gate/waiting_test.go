@@ -59,7 +59,7 @@ func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 	}
 	d := k.door()
 	d.o.Executors["ssh_exec"] = k
-	d.o.Mode = func() Mode { return Mode{ReadOnly: true} }
+	d.o.Mode = func(context.Context) Mode { return Mode{ReadOnly: true} }
 	a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
 	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID ||
 		!k.executed.Mode.ReadOnly ||

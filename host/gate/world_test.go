@@ -138,7 +138,7 @@ func (w *world) door() *Door {
 		Lowerer:   words{},
 		Throttle:  &fair.Refusals{},
 		Executors: execs,
-		Mode:      func() Mode { return w.mode },
+		Mode:      func(context.Context) Mode { return w.mode },
 	}
 	if w.confirm != nil {
 		o.Confirmer = w

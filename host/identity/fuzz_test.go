@@ -79,7 +79,7 @@ func FuzzBearer(f *testing.F) {
 	}
 	secret := tokenMark + strings.Repeat("Ab3-_", 9)[:43]
 	kept.Prefix, kept.SHA256 = secret[:prefixLength], digest(secret)
-	if err := tokens.change(func([]Token) ([]Token, error) {
+	if err := tokens.change("", func([]Token) ([]Token, error) {
 		return []Token{kept}, nil
 	}); err != nil {
 		f.Fatal(err)
@@ -90,7 +90,7 @@ func FuzzBearer(f *testing.F) {
 	f.Add(secret[:prefixLength] + strings.Repeat("A", 35))
 	f.Add(secret[:len(secret)-1] + "4") // the same bytes to a lenient reader of base64
 	f.Fuzz(func(t *testing.T, given string) {
-		_, err := tokens.check(given, netip.Addr{}, tokens.now())
+		_, err := tokens.check(t.Context(), given, netip.Addr{}, tokens.now())
 		if (err == nil) != (given == secret) {
 			t.Fatalf("%q: %v", given, err)
 		}

@@ -33,9 +33,12 @@ type Options struct {
 	// the principal of HTTP callers without a token; loopback only, and not beside Tokens or OIDC
 	HTTP   string `koanf:"http"`
 	Tokens string `koanf:"tokens" path:"true"` // file of bearer tokens, mode 0600; "" for none
+	// bearer tokens are in the database of [store] url, for all hosts; not beside Tokens
+	InStore bool `koanf:"tokens_in_store"`
 	// an OpenID provider whose access tokens are accepted; may stand beside Tokens
 	OIDC OIDC `koanf:"oidc"`
 
+	Kept   Kept             `koanf:"-"` // where they are; nil lets none in
 	Client *http.Client     `koanf:"-"` // reaches the provider; nil for a plain one
 	Log    *slog.Logger     `koanf:"-"` // nil for slog.Default
 	Now    func() time.Time `koanf:"-"` // nil for time.Now
@@ -65,7 +68,10 @@ func (o Options) Validate() error {
 	if o.HTTP != "" && !known[o.HTTP] {
 		return fmt.Errorf("identity.http: %q is not in identity.principals", o.HTTP)
 	}
-	if o.HTTP != "" && (o.Tokens != "" || o.OIDC.Issuer != "") {
+	if o.InStore && o.Tokens != "" {
+		return errors.New("identity.tokens_in_store beside identity.tokens: remove one of them")
+	}
+	if o.HTTP != "" && (o.Tokens != "" || o.InStore || o.OIDC.Issuer != "") {
 		return errors.New("identity.http beside identity.tokens or identity.oidc: callers " +
 			"without a token would be let in; remove one of them")
 	}
@@ -135,6 +141,12 @@ func New(o Options) (*Verifier, error) {
 			return nil, err
 		}
 	}
+	if o.InStore {
+		if o.Kept == nil {
+			return nil, errors.New("identity.tokens_in_store: [store] url is not set")
+		}
+		v.tokens = &Tokens{Kept: o.Kept, Now: o.Now}
+	}
 	if o.OIDC.Issuer != "" {
 		v.oidc = newProvider(o.OIDC, o.Client, o.Now)
 	}
@@ -172,7 +184,7 @@ func (v *Verifier) Current(ctx context.Context) error {
 	if c.secret == "" {
 		return nil
 	}
-	p, err := v.own(c.secret, c.from, c.at)
+	p, err := v.own(ctx, c.secret, c.from, c.at)
 	if err == nil && (p.ID != c.ID || !slices.Equal(p.Roles, c.Roles)) {
 		err = fmt.Errorf("the token of %s was changed", c.ID)
 	}
@@ -287,13 +299,15 @@ func (v *Verifier) bearer(
 		return c, errors.New("identity.tokens is not set")
 	}
 	c.secret, c.at = secret, v.opts.Now()
-	c.Principal, err = v.own(secret, from, c.at)
+	c.Principal, err = v.own(ctx, secret, from, c.at)
 	return c, err
 }
 
 // own checks a token of this host at a time.
-func (v *Verifier) own(secret string, from netip.Addr, at time.Time) (gate.Principal, error) {
-	t, err := v.tokens.check(secret, from, at)
+func (v *Verifier) own(
+	ctx context.Context, secret string, from netip.Addr, at time.Time,
+) (gate.Principal, error) {
+	t, err := v.tokens.check(ctx, secret, from, at)
 	if err != nil {
 		return gate.Principal{}, err
 	}

@@ -59,7 +59,7 @@ func TestNoCallerIsTheHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tokens.change(func(all []Token) ([]Token, error) {
+	if err := tokens.change("", func(all []Token) ([]Token, error) {
 		all[find(all, kept.Prefix)].Principal = reserved
 		return all, nil
 	}); err != nil {
@@ -209,10 +209,10 @@ func TestCurrent(t *testing.T) {
 		"it is revoked": {func(tok Token) error { return tokens.Revoke(tok.Prefix) },
 			"was revoked"},
 		"it is taken out": {func(Token) error {
-			return tokens.change(func([]Token) ([]Token, error) { return nil, nil })
+			return tokens.change("", func([]Token) ([]Token, error) { return nil, nil })
 		}, "unknown token"},
 		"its roles are narrowed": {func(tok Token) error {
-			return tokens.change(func(all []Token) ([]Token, error) {
+			return tokens.change("", func(all []Token) ([]Token, error) {
 				all[len(all)-1].Roles = []string{"reader"}
 				return all, nil
 			})

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -36,9 +37,18 @@ type Token struct {
 	LastUsed  time.Time `json:"last_used,omitzero"` // to the minute; filled in by List
 }
 
+// Kept keeps tokens for several hosts.
+type Kept interface {
+	// KeptTokens returns the token with this prefix, or none; with "" all.
+	KeptTokens(ctx context.Context, prefix string) ([]Token, error)
+	KeepToken(ctx context.Context, k Token) error // adds a token, or changes it
+	UseToken(ctx context.Context, prefix string, at time.Time) error
+}
+
 // Tokens is a file of tokens, mode 0600. Several processes may use it at once.
 type Tokens struct {
 	Path string
+	Kept Kept             // instead of the file; nil for the file
 	Now  func() time.Time // nil for time.Now
 
 	mu   sync.Mutex // guards the following
@@ -54,7 +64,7 @@ const (
 	maxLifetime = 366 * 24 * time.Hour
 )
 
-var errUnreadable = errors.New("the token file cannot be read")
+var errUnreadable = errors.New("the tokens cannot be read")
 
 func (t *Tokens) now() time.Time {
 	if t.Now == nil {
@@ -88,7 +98,7 @@ func (t *Tokens) New(
 	now := t.now().UTC().Truncate(time.Second)
 	kept = Token{Prefix: secret[:prefixLength], SHA256: digest(secret), Principal: principal,
 		Roles: roles, CIDR: cidr, Created: now, Expires: now.Add(lifetime)}
-	err = t.change(func(all []Token) ([]Token, error) {
+	err = t.change(kept.Prefix, func(all []Token) ([]Token, error) {
 		if find(all, kept.Prefix) >= 0 {
 			return nil, fmt.Errorf("token %s exists; try again", kept.Prefix)
 		}
@@ -103,7 +113,7 @@ func (t *Tokens) New(
 // Revoke ends the token with this prefix: every process that reads the file refuses it at the next
 // request, and at the next operation of a running call.
 func (t *Tokens) Revoke(prefix string) error {
-	return t.change(func(all []Token) ([]Token, error) {
+	return t.change(prefix, func(all []Token) ([]Token, error) {
 		i := find(all, prefix)
 		if i < 0 {
 			return nil, fmt.Errorf("no token starts with %q; token list shows them", prefix)
@@ -123,9 +133,9 @@ func find(all []Token, prefix string) int {
 // List reads the file. A file that does not exist holds no tokens; one that others may read or
 // change, or that is not whole, is an error.
 func (t *Tokens) List() ([]Token, error) {
-	all, err := t.read()
-	if err != nil {
-		return nil, err
+	all, err := t.read(context.Background(), "")
+	if err != nil || t.Kept != nil {
+		return all, err
 	}
 	for i := range all {
 		if info, err := os.Stat(t.usedPath(all[i].Prefix)); err == nil {
@@ -135,7 +145,15 @@ func (t *Tokens) List() ([]Token, error) {
 	return all, nil
 }
 
-func (t *Tokens) read() ([]Token, error) {
+// read returns the tokens, or at least the one with the prefix if that is not "".
+func (t *Tokens) read(ctx context.Context, prefix string) ([]Token, error) {
+	if t.Kept != nil {
+		all, err := t.Kept.KeptTokens(ctx, prefix)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		return all, err
+	}
 	info, err := os.Stat(t.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -177,7 +195,7 @@ func parseTokens(data []byte) ([]Token, error) {
 		if line == "" && len(data) <= 1 {
 			continue
 		}
-		tok, err := parseToken(line)
+		tok, err := ParseToken(line)
 		if err == nil && seen[tok.Prefix] {
 			err = fmt.Errorf("prefix %s is there twice", tok.Prefix)
 		}
@@ -190,7 +208,8 @@ func parseTokens(data []byte) ([]Token, error) {
 	return all, nil
 }
 
-func parseToken(line string) (tok Token, err error) {
+// ParseToken reads one token as JSON, strictly.
+func ParseToken(line string) (tok Token, err error) {
 	d := json.NewDecoder(strings.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&tok); err != nil {
@@ -226,8 +245,23 @@ func writeTokens(all []Token) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
+// keep changes the token with the prefix where it is kept.
+func (t *Tokens) keep(prefix string, edit func([]Token) ([]Token, error)) error {
+	all, err := t.read(context.Background(), prefix)
+	if err == nil {
+		all, err = edit(all)
+	}
+	if err != nil {
+		return err
+	}
+	return t.Kept.KeepToken(context.Background(), all[find(all, prefix)])
+}
+
 // change rewrites the file under a lock, as a new file that replaces the old one.
-func (t *Tokens) change(edit func([]Token) ([]Token, error)) error {
+func (t *Tokens) change(prefix string, edit func([]Token) ([]Token, error)) error {
+	if t.Kept != nil {
+		return t.keep(prefix, edit)
+	}
 	if err := os.MkdirAll(filepath.Dir(t.Path), 0o700); err != nil {
 		return fmt.Errorf("token file: %w", err)
 	}
@@ -239,7 +273,7 @@ func (t *Tokens) change(edit func([]Token) ([]Token, error)) error {
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return fmt.Errorf("locking %s: %w", lock.Name(), err)
 	}
-	all, err := t.read()
+	all, err := t.read(context.Background(), "")
 	if err == nil {
 		all, err = edit(all)
 	}
@@ -260,11 +294,13 @@ func digest(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byt
 
 // check finds a token and whether it is valid at a time. The error says what was wrong, for the
 // log; callers learn only that something was.
-func (t *Tokens) check(secret string, from netip.Addr, at time.Time) (Token, error) {
+func (t *Tokens) check(
+	ctx context.Context, secret string, from netip.Addr, at time.Time,
+) (Token, error) {
 	if len(secret) != len(tokenMark)+43 || !strings.HasPrefix(secret, tokenMark) {
 		return Token{}, errors.New("not a bearer token of this host")
 	}
-	all, err := t.read()
+	all, err := t.read(ctx, secret[:prefixLength])
 	if err != nil {
 		return Token{}, err
 	}
@@ -284,14 +320,24 @@ func (t *Tokens) check(secret string, from netip.Addr, at time.Time) (Token, err
 		return Token{}, fmt.Errorf("token %s of %s is not for callers at %s",
 			tok.Prefix, tok.Principal, from)
 	}
-	return tok, t.used(tok.Prefix, t.now())
+	return tok, t.used(tok, t.now())
 }
 
 func (t *Tokens) usedPath(prefix string) string { return filepath.Join(t.Path+".used", prefix) }
 
 // used notes a use in the time of a file, at most once a minute, so that the token file is not
 // rewritten for it.
-func (t *Tokens) used(prefix string, now time.Time) error {
+func (t *Tokens) used(tok Token, now time.Time) error {
+	prefix := tok.Prefix
+	if t.Kept != nil {
+		if now.Sub(tok.LastUsed) < time.Minute {
+			return nil
+		}
+		if err := t.Kept.UseToken(context.Background(), prefix, now); err != nil {
+			return fmt.Errorf("%w: %w", errUnreadable, err)
+		}
+		return nil
+	}
 	path := t.usedPath(prefix)
 	if info, err := os.Stat(path); err == nil && now.Sub(info.ModTime()) < time.Minute {
 		return nil

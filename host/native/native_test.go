@@ -58,7 +58,7 @@ func (w *world) open(tools ...Tool) (*Runner, *gate.Door) {
 		Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "pve1", Default: true},
 			{Name: "pve2"}},
 		Executors: map[string]gate.Executor{"discard": w},
-		Mode:      func() gate.Mode { return gate.Mode{} }}, r)
+		Mode:      func(context.Context) gate.Mode { return gate.Mode{} }}, r)
 }
 
 var broom = Tool{Name: "broom", Imports: []string{"discard"}, Budget: time.Minute,

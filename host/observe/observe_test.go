@@ -87,7 +87,7 @@ func metered(p parts) (*gate.Door, *Meter) {
 		Confirmer: p,
 		Lowerer:   p,
 		Executors: map[string]gate.Executor{"ssh_exec": p},
-		Mode:      func() gate.Mode { return gate.Mode{} },
+		Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
 	}
 	m.Watch(&o)
 	return gate.New(o, p), m

@@ -379,7 +379,7 @@ func try(t testing.TB, b tape) *trial {
 	door := gate.New(gate.Options{Nodes: []gate.Node{{Name: node, Cluster: "lab", Default: true}},
 		Decider: w, Journal: w, Ledger: w, Confirmer: w, Planner: Planner{}, Lowerer: w,
 		Throttle: &fair.Refusals{}, Executors: executors,
-		Mode: func() gate.Mode { return gate.Mode{} }}, w)
+		Mode: func(context.Context) gate.Mode { return gate.Mode{} }}, w)
 	tool := &gate.Tool{Kind: "tool", Name: "t", Imports: []string{"ssh_exec"}, Plans: flags != 255,
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
 		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {

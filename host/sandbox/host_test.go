@@ -90,7 +90,7 @@ func (h *host) openDoor(r gate.Runner) {
 			Ledger:    h,
 			Lowerer:   h,
 			Executors: execs,
-			Mode:      func() gate.Mode { return gate.Mode{} },
+			Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
 		},
 		r,
 	)

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/undo"
 )
 
 // engine is what every store has to offer; conformance holds all of them to the same behaviour.
@@ -23,42 +24,13 @@ type engine interface {
 	egress.Ledger
 	approval.Store
 	blob.Index
-	PutStage(ctx context.Context, at gate.StageDir) error
-	RemoveStage(ctx context.Context, at gate.StageDir) error
-	DeadStages(ctx context.Context) ([]gate.StageDir, error)
-	Usage(ctx context.Context) (Usage, error)
+	undo.Book
+	Usage(ctx context.Context) (store.Usage, error)
 	Close() error
 }
 
 // opener opens one more handle to the store of a test, as another process would have.
 type opener func(t testing.TB, now func() time.Time) engine
-
-// clock is a clock that tests set.
-type clock struct {
-	sync.Mutex
-	t time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.Lock()
-	defer c.Unlock()
-	return c.t
-}
-
-func (c *clock) add(d time.Duration) {
-	c.Lock()
-	defer c.Unlock()
-	c.t = c.t.Add(d)
-}
-
-var bg = context.Background()
-
-var aTool = &gate.Tool{Kind: "tool", Name: "stop"}
-
-func call(principal string, vmids ...string) *gate.Call {
-	return &gate.Call{Tool: aTool, Principal: gate.Principal{ID: principal},
-		Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
-}
 
 // conformance is the suite. newStore returns the opener of a store that is empty.
 func conformance(t *testing.T, newStore func(t testing.TB) opener) {
@@ -140,7 +112,7 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 		},
 		"too many targets are refused": func(t *testing.T, a, b engine, c *clock) {
 			many := call("x")
-			for i := range maxKeys {
+			for i := range store.MaxKeys {
 				many.Targets.VMIDs = append(many.Targets.VMIDs, fmt.Sprint(100+i))
 			}
 			if _, _, err := a.Take(bg, many); err == nil ||
@@ -168,7 +140,7 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Fatal(err)
 			}
 			_, err = b.Reserve(bg, "x", 31, 100)
-			if over := (*overBudget)(nil); !errors.As(err, &over) || over.Spent != 70 ||
+			if over := (*store.OverBudget)(nil); !errors.As(err, &over) || over.Spent != 70 ||
 				!over.Free.After(c.now()) {
 				t.Errorf("31 of the last 30: %v", err)
 			}
@@ -178,7 +150,7 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			if err := settle(bg, 20); err != nil {
 				t.Fatal(err)
 			}
-			if err := settle(bg, 0); !errors.Is(err, errNone) {
+			if err := settle(bg, 0); !errors.Is(err, store.ErrNone) {
 				t.Errorf("settled twice: %v", err)
 			}
 			if _, err := b.Reserve(bg, "x", 80, 100); err != nil {
@@ -361,34 +333,6 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			c.add(time.Hour)
 			have("")
 		},
-		"stages belong to their process while it lives": func(t *testing.T, a, b engine, c *clock) {
-			one, two := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}, gate.StageDir{Dir: "part"}
-			if err := errors.Join(a.PutStage(bg, one), a.PutStage(bg, two),
-				a.PutStage(bg, two)); err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range []engine{a, b} {
-				if dead, err := e.DeadStages(bg); len(dead) > 0 || err != nil {
-					t.Errorf("their process lives: %v, %v", dead, err)
-				}
-			}
-			if err := errors.Join(b.PutStage(bg, gate.StageDir{Node: "pve2", Dir: "/tmp/3"}),
-				a.RemoveStage(bg, two), a.RemoveStage(bg, two), a.Close()); err != nil {
-				t.Fatal(err)
-			}
-			for range 2 { // as long as it is not removed
-				if dead, err := b.DeadStages(bg); err != nil ||
-					!reflect.DeepEqual(dead, []gate.StageDir{one}) {
-					t.Errorf("dead: %v, %v", dead, err)
-				}
-			}
-			if err := b.RemoveStage(bg, one); err != nil {
-				t.Fatal(err)
-			}
-			if dead, err := b.DeadStages(bg); len(dead) > 0 || err != nil {
-				t.Errorf("removed: %v, %v", dead, err)
-			}
-		},
 		"a no lasts, and floods are bounded": func(t *testing.T, a, b engine, c *clock) {
 			ask := func(id, principal string) (approval.Request, error) {
 				return a.Join(bg, approval.Request{ID: id, Key: "k" + id, Principal: principal,
@@ -441,13 +385,13 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				TTL: time.Minute, Detail: json.RawMessage("{}")}, 9); err != nil {
 				t.Fatal(err)
 			}
-			want := Usage{1, map[string]int64{"x": 70}}
+			want := store.Usage{Waiting: 1, USDMicros: map[string]int64{"x": 70}}
 			if got, err := b.Usage(bg); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, %v, want %+v", got, err, want)
 			}
 			c.add(24 * time.Hour)
 			if got, err := b.Usage(bg); err != nil ||
-				!reflect.DeepEqual(got, Usage{USDMicros: map[string]int64{}}) {
+				!reflect.DeepEqual(got, store.Usage{USDMicros: map[string]int64{}}) {
 				t.Errorf("a day later: %+v, %v", got, err)
 			}
 		},
@@ -500,53 +444,4 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			test(t, open(t, c.now), open(t, c.now), c)
 		})
 	}
-}
-
-const raceCalls = 5
-
-// raced is what one taker got.
-type raced struct {
-	Reserved, Consumed int
-	Highest            int64 // count that it saw
-}
-
-// race takes whatever it can get of a budget of 60, an approval and a rate.
-func race(e engine) (r raced) {
-	for range raceCalls {
-		got, _, err := e.Take(bg, call("agent"))
-		if err != nil {
-			panic(err)
-		}
-		r.Highest = max(r.Highest, got.Calls60s)
-	}
-	for range 8 {
-		switch _, err := e.Reserve(bg, "agent", 1, 60); {
-		case err == nil:
-			r.Reserved++
-		case !errors.As(err, new(*overBudget)):
-			panic(err)
-		}
-	}
-	if _, err := e.Consume(bg, "k"); err == nil {
-		r.Consumed++
-	} else if !errors.Is(err, approval.ErrNone) {
-		panic(err)
-	}
-	return r
-}
-
-func sum(n int, taker func(i int) raced) (total raced) {
-	var wg sync.WaitGroup
-	var mu sync.Mutex // guards total
-	for i := range n {
-		wg.Go(func() {
-			r := taker(i)
-			mu.Lock()
-			defer mu.Unlock()
-			total.Reserved, total.Consumed = total.Reserved+r.Reserved, total.Consumed+r.Consumed
-			total.Highest = max(total.Highest, r.Highest)
-		})
-	}
-	wg.Wait()
-	return total
 }

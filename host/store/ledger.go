@@ -11,24 +11,23 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-const maxKeys = 64
+// MaxKeys is how many things are counted at once at most.
+const MaxKeys = 64
 
-// Take counts a call in, for its principal, its tool and each of its targets, and returns the
-// counts of the last 60 seconds including it: TargetCalls60s is that of its most called target.
-// giveBack undoes it.
-func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
+// Keys are what a call is counted as: of its principal, its tool and each of its targets.
+func Keys(c *gate.Call) []string {
 	keys := []string{fmt.Sprintf("calls %q", c.Principal.ID),
 		fmt.Sprintf("tool %q %q", c.Principal.ID, c.Tool.Kind+":"+c.Tool.Name)}
 	for _, t := range targetKeys(c.Targets) {
 		// quoted, so that no name can pass for two
 		keys = append(keys, fmt.Sprintf("calls %q %q", c.Principal.ID, t))
 	}
-	got, giveBack, err := s.count(ctx, keys, c.Principal.ID)
-	if err != nil {
-		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
-	}
-	rates, counts := got.rates, gate.Counts{USDMicrosToday: got.micros}
-	now := s.opt.Now()
+	return keys
+}
+
+// Counts are what a call is decided on, from the rates of its Keys and what its principal spent.
+func Counts(rates []egress.Rate, micros int64, now time.Time) gate.Counts {
+	counts := gate.Counts{USDMicrosToday: micros}
 	wait := func(r egress.Rate) int64 {
 		return int64(max(r.Free.Sub(now), 0)+time.Second-1) / int64(time.Second)
 	}
@@ -41,7 +40,18 @@ func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), er
 			counts.TargetRetryS = max(counts.TargetRetryS, wait(r))
 		}
 	}
-	return counts, giveBack, nil
+	return counts
+}
+
+// Take counts a call in, for its principal, its tool and each of its targets, and returns the
+// counts of the last 60 seconds including it: TargetCalls60s is that of its most called target.
+// giveBack undoes it.
+func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
+	got, giveBack, err := s.count(ctx, Keys(c), c.Principal.ID)
+	if err != nil {
+		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
+	}
+	return Counts(got.rates, got.micros, s.opt.Now()), giveBack, nil
 }
 
 // Count implements egress.Ledger: it counts one more of each key, all or none. When giveBack
@@ -56,9 +66,9 @@ func (s *Store) Count(ctx context.Context, keys ...string) ([]egress.Rate, func(
 
 func (s *Store) count(ctx context.Context, keys []string, principal string) (
 	counted, func(), error) {
-	if len(keys) > maxKeys {
+	if len(keys) > MaxKeys {
 		return counted{}, nil, fmt.Errorf("%d things to count at once, over the limit of %d",
-			len(keys), maxKeys)
+			len(keys), MaxKeys)
 	}
 	if err := s.same(); err != nil {
 		return counted{}, nil, err

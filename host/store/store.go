@@ -15,7 +15,8 @@ import (
 	"sync"
 	"time"
 
-	_ "modernc.org/sqlite"
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/blob"
@@ -28,7 +29,12 @@ import (
 // Options of a store.
 type Options struct {
 	// Dir is shared by all processes that share their limits; it is made with mode 0700.
-	Dir  string           `koanf:"dir" path:"true"`
+	Dir string `koanf:"dir" path:"true"`
+	// URL and Password are of a database that several hosts share, "" for none. This package only
+	// carries them.
+	URL      string `koanf:"url"`
+	Password string `koanf:"password" secret:"true"`
+
 	Busy time.Duration    `koanf:"-"` // how long to wait for another process's write, 0 for 5s
 	Now  func() time.Time `koanf:"-"` // nil for time.Now
 	// Boot is how long the machine runs, whatever its clock was set to. Nil with a nil Now is the
@@ -40,6 +46,19 @@ type Options struct {
 func (o Options) Validate() error {
 	if o.Busy < 0 || o.Busy > time.Minute {
 		return fmt.Errorf("store.busy: %s is not between 0 and 1m", o.Busy)
+	}
+	u, err := url.Parse(o.URL)
+	switch {
+	case o.Password != "" && o.URL == "":
+		return errors.New("store.password: store.url is not set")
+	case err != nil || o.URL != "" && u.Scheme != "postgres" && u.Scheme != "postgresql":
+		return errors.New("store.url: this is no URL of a database, such as " +
+			"postgres://caponier@db.example.org/caponier?sslmode=verify-full")
+	case u.User != nil || u.RawQuery != "":
+		if _, has := u.User.Password(); has || u.Query().Has("password") {
+			return errors.New("store.url: it has a password; write store.password = " +
+				"\"${file:PATH}\" or \"${VARIABLE}\"")
+		}
 	}
 	return nil
 }
@@ -139,7 +158,11 @@ func (s *Store) open() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*s.opt.Busy)
 	defer cancel()
-	if err := s.migrate(ctx); err != nil {
+	// while another process makes the database, SQLite does not wait for it in each case
+	for err = s.migrate(ctx); isBusy(err) && ctx.Err() == nil; err = s.migrate(ctx) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
 		return err
 	}
 	name, err := s.source(s.opt.Busy, "normal", "wal_autocheckpoint(0)")
@@ -148,6 +171,11 @@ func (s *Store) open() error {
 	}
 	s.counter, err = newCounter(s.quick, name, s.opt.Busy)
 	return err
+}
+
+func isBusy(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_BUSY
 }
 
 func (s *Store) connect(synchronous string) (*sql.DB, error) {
@@ -295,7 +323,7 @@ func (t tx) exec(query string, args ...any) error {
 	return err
 }
 
-// one runs a statement that must change one row, or else returns errNone.
+// one runs a statement that must change one row, or else returns ErrNone.
 func (t tx) one(query string, args ...any) error {
 	res, err := t.ExecContext(t.ctx, query, args...)
 	if err != nil {
@@ -303,12 +331,13 @@ func (t tx) one(query string, args ...any) error {
 	}
 	n, err := res.RowsAffected()
 	if err == nil && n != 1 {
-		err = errNone
+		err = ErrNone
 	}
 	return err
 }
 
-var errNone = errors.New("there is nothing of that kind, or it was done already")
+// ErrNone is the error of a change of what is not there.
+var ErrNone = errors.New("there is nothing of that kind, or it was done already")
 
 // row returns the first row of a query.
 func (t tx) row(query string, args ...any) *sql.Row {
@@ -347,33 +376,6 @@ func scan[T any](rows *sql.Rows, of func(row) (T, error)) (list []T, err error) 
 		list = append(list, v)
 	}
 	return list, errors.Join(rows.Err(), rows.Close())
-}
-
-// Usage is what the store counts now.
-type Usage struct {
-	Waiting   int64            // requests that wait for a person
-	USDMicros map[string]int64 // spent or reserved today, of the 100 principals who spent most
-}
-
-// Usage reads what the store counts.
-func (s *Store) Usage(ctx context.Context) (Usage, error) {
-	return get(ctx, s, s.quick, "reading what the store counts", func(t tx) (Usage, error) {
-		u := Usage{USDMicros: map[string]int64{}}
-		err := t.row("SELECT count(*) FROM approvals WHERE "+live+" AND state = 'waiting'", s.ms(),
-			s.origin()).Scan(&u.Waiting)
-		if err != nil {
-			return u, err
-		}
-		_, err = all(t, func(r row) (_ struct{}, err error) {
-			var who string
-			var micros int64
-			err = r.Scan(&who, &micros)
-			u.USDMicros[who] = micros
-			return struct{}{}, err
-		}, "SELECT principal, sum(micros) FROM costs WHERE day = ? GROUP BY principal "+
-			"ORDER BY 2 DESC LIMIT 100", s.day())
-		return u, err
-	})
 }
 
 func (s *Store) ms() int64 { return s.opt.Now().UnixMilli() }

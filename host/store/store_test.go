@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,32 +19,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// TestMain lets the test binary be another process with the same store.
-func TestMain(m *testing.M) {
-	if dir := os.Getenv("CAPONIER_STORE_TEST_TAKER"); dir != "" {
-		s, err := Open(Options{Dir: dir, Busy: 30 * time.Second})
-		if err != nil {
-			panic(err)
-		}
-		json.NewEncoder(os.Stdout).Encode(race(s))
-		s.Close()
-		os.Exit(0)
-	}
-	if dir := os.Getenv("CAPONIER_STORE_TEST_SPENDER"); dir != "" {
-		s, err := Open(Options{Dir: dir})
-		if err != nil {
-			panic(err)
-		}
-		for {
-			if _, err := s.Reserve(bg, "agent", 1, 1<<40); err != nil {
-				panic(err)
-			}
-			os.Stdout.WriteString(".")
-		}
-	}
-	os.Exit(m.Run())
-}
-
 func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	s, err := Open(o)
@@ -52,46 +27,6 @@ func open(t testing.TB, o Options) *Store {
 	}
 	t.Cleanup(func() { s.Close() })
 	return s
-}
-
-func TestSQLite(t *testing.T) {
-	conformance(t, func(t testing.TB) opener {
-		dir := filepath.Join(t.TempDir(), "state")
-		return func(t testing.TB, now func() time.Time) engine {
-			return open(t,
-				Options{Dir: dir, Now: now})
-		}
-	})
-}
-
-func TestProcessesShareOneStore(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	s := open(t, Options{Dir: dir})
-	if _, err := s.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent", TTL: time.Hour,
-		Detail: json.RawMessage("{}")}, 9); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Decide(bg, "1", approval.Verdict{Approve: true, By: "ops"}); err != nil {
-		t.Fatal(err)
-	}
-	total := sum(16, func(int) (r raced) {
-		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), "CAPONIER_STORE_TEST_TAKER="+dir)
-		cmd.Stderr = os.Stderr
-		out, err := cmd.Output()
-		if err = errors.Join(err, json.Unmarshal(out, &r)); err != nil {
-			t.Error(err)
-		}
-		return r
-	})
-	if want := (raced{Reserved: 60, Consumed: 1,
-		Highest: 16 * raceCalls}); total != want {
-		t.Errorf("took %+v, want %+v", total, want)
-	}
 }
 
 func TestWhatAKilledProcessReservedStaysSpent(t *testing.T) {
@@ -326,5 +261,37 @@ func BenchmarkTake(b *testing.B) {
 			b.Fatal(err)
 		}
 		back()
+	}
+}
+
+// What only one machine can tell is in the embedded store alone.
+func TestStagesBelongToTheirProcessWhileItLives(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, Options{Dir: dir}), open(t, Options{Dir: dir})
+	one, two := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}, gate.StageDir{Dir: "part"}
+	if err := errors.Join(a.PutStage(bg, one), a.PutStage(bg, two),
+		a.PutStage(bg, two)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range []*Store{a, b} {
+		if dead, err := e.DeadStages(bg); len(dead) > 0 || err != nil {
+			t.Errorf("their process lives: %v, %v", dead, err)
+		}
+	}
+	if err := errors.Join(b.PutStage(bg, gate.StageDir{Node: "pve2", Dir: "/tmp/3"}),
+		a.RemoveStage(bg, two), a.RemoveStage(bg, two), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // as long as it is not removed
+		if dead, err := b.DeadStages(bg); err != nil ||
+			!reflect.DeepEqual(dead, []gate.StageDir{one}) {
+			t.Errorf("dead: %v, %v", dead, err)
+		}
+	}
+	if err := b.RemoveStage(bg, one); err != nil {
+		t.Fatal(err)
+	}
+	if dead, err := b.DeadStages(bg); len(dead) > 0 || err != nil {
+		t.Errorf("removed: %v, %v", dead, err)
 	}
 }

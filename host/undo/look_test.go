@@ -54,7 +54,7 @@ func (n *said) keeper(book *node) *Keeper {
 	door := gate.New(gate.Options{Decider: n, Journal: n, Ledger: n, Lowerer: shell.Lowerer{},
 		Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab"}},
 		Executors: map[string]gate.Executor{"ssh_exec": n},
-		Mode:      func() gate.Mode { return gate.Mode{} }}, r)
+		Mode:      func(context.Context) gate.Mode { return gate.Mode{} }}, r)
 	k := book.open()
 	k.Call = func(ctx context.Context, tool string, args any) gate.Answer {
 		return r.Call(ctx, door, tool, args)

@@ -24,7 +24,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
-	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/sweep"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
@@ -67,7 +66,6 @@ func configured(g *global) (*host, error) {
 }
 
 func (h *host) open(ctx context.Context, only string) (err error) {
-	cfg := h.cfg
 	offered := func(t *gate.Tool) string {
 		if t.Kind == native.Host {
 			return ""
@@ -75,7 +73,7 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 		return h.hidden(t)
 	}
 	o := gate.Options{HiddenReason: offered, Throttle: &fair.Refusals{}, Lowerer: shell.Lowerer{},
-		Turns: h.turns, Mode: func() gate.Mode { return mode(cfg) }}
+		Turns: h.turns, Mode: h.mode}
 	loaded := h.loadPolicy(ctx)
 	if err := h.openState(&o); err != nil {
 		return err
@@ -171,17 +169,20 @@ func (h *host) openState(o *gate.Options) (err error) {
 		return err
 	}
 	h.closers = append(h.closers, closeJournal)
-	if h.store, err = store.Open(h.cfg.Store); err != nil {
+	if h.store, err = openStore(h.cfg); err != nil {
 		return err
 	}
 	h.closers = append(h.closers, func() { _ = h.store.Close() })
-	h.cfg.Approval.Look = h.look
+	h.cfg.Approval.Look, h.cfg.Approval.Console = h.look, h.room.serve
 	h.cfg.Approval.Journal = h.meter.Journal(h.journal)
 	if h.asks, err = approval.New(h.cfg.Approval, h.store); err != nil {
 		return err
 	}
 	h.closers = append(h.closers, h.asks.Close)
 	o.Journal, o.Ledger = h.journal, h.store
+	if h.store.pg != nil {
+		o.Look = h.store.pg.Look
+	}
 	o.Confirmer, o.Planner = h.asks, plan.Planner{}
 	return nil
 }

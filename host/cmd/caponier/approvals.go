@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,13 +9,13 @@ import (
 	"net"
 	"os/user"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
-	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/systemd"
 	"github.com/spf13/cobra"
 )
@@ -39,8 +40,10 @@ func approvalsCommand(g *global) *cobra.Command {
 type desk struct {
 	*verb
 	*approval.Approvals
-	who string
-	cfg *config.Config
+	who  string
+	cfg  *config.Config
+	room watchroom
+	kept state
 }
 
 // role says what a subcommand does at the desk.
@@ -59,7 +62,7 @@ func (d *desk) at(g *global, r role, do func() error) func(*cobra.Command, []str
 		if err != nil {
 			return usage(err)
 		}
-		s, err := store.Open(c.Store)
+		s, err := openStore(c)
 		if err != nil {
 			return err
 		}
@@ -77,7 +80,7 @@ func (d *desk) at(g *global, r role, do func() error) func(*cobra.Command, []str
 			defer closeJournal()
 			journal = j
 		}
-		c.Approval.Journal = journal
+		c.Approval.Journal, c.Approval.Console, d.kept = journal, d.room.serve, s
 		if d.Approvals, err = approval.New(c.Approval, s); err != nil {
 			return usage(err)
 		}
@@ -273,6 +276,17 @@ func (d *desk) servePage(g *global) *cobra.Command {
 			l, err := net.Listen("tcp", d.cfg.Approval.Listen)
 			if err != nil {
 				return err
+			}
+			ctx, stop := context.WithCancel(d.ctx)
+			var work sync.WaitGroup
+			defer work.Wait()
+			defer stop()
+			err = d.room.open(ctx, d.cfg, d.kept, func(ctx context.Context,
+				do func(context.Context)) {
+				work.Go(func() { do(ctx) })
+			})
+			if err != nil {
+				return errors.Join(err, l.Close())
 			}
 			// A service manager keeps what is printed here, so it must be no link.
 			fmt.Fprintf(d.say, "approvals are at http://%s/approvals; sign in with: caponier "+

@@ -19,7 +19,7 @@ func auditCommand(g *global) *cobra.Command {
 			"copy, in DIR; `NAME=DIR` once for each of several (default: of the configuration)")
 		cmd.AddCommand(reads)
 	}
-	cmd.AddCommand(auditKey(g), auditExport(g))
+	cmd.AddCommand(auditKey(g), auditExport(g), auditIndex(g))
 	return cmd
 }
 

@@ -26,8 +26,8 @@ func auditQuery(g *global, from *[]string) *cobra.Command {
 			"--guest 105 --outcome refused\n  caponier audit query --rule protected --json",
 		RunE: g.journals(from, func(v *verb, u audit.Union) (err error) {
 			now := time.Now()
-			if q.Since, err = moment(since, now); err == nil {
-				q.Until, err = moment(until, now)
+			if q.Since, err = audit.Moment(since, now); err == nil {
+				q.Until, err = audit.Moment(until, now)
 			}
 			if err == nil && q.Outcome != "" && !slices.Contains(audit.Outcomes, q.Outcome) {
 				err = fmt.Errorf("--outcome %s: want one of %s", q.Outcome,
@@ -55,29 +55,6 @@ func auditQuery(g *global, from *[]string) *cobra.Command {
 	f.StringVar(&until, "until", "", "calls before this `TIME`")
 	f.IntVar(&q.Limit, "limit", 100, "the newest `NUMBER` of calls; 0 for all")
 	return cmd
-}
-
-// moment reads a time, or how long ago it was. "" is the zero time.
-func moment(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	days, isDays := strings.CutSuffix(text, "d")
-	if isDays {
-		if d, err := time.ParseDuration(days + "h"); err == nil && d >= 0 {
-			return now.Add(-24 * d), nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
-		return now.Add(-d), nil
-	}
-	for _, form := range []string{time.RFC3339, time.DateTime, "2006-01-02 15:04", time.DateOnly} {
-		if t, err := time.Parse(form, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is no time: write 30m, 24h, 7d, 2026-11-23 or "+
-		"2026-11-23T10:00:00Z", text)
 }
 
 // found prints calls as they come: a line each, or with --json an object on each line.

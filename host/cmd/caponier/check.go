@@ -28,7 +28,7 @@ func checkCommand(g *global) *cobra.Command {
 				func(w io.Writer) { _ = findings.Print(w) })
 		}),
 	}
-	cmd.Flags().BoolVar(&offline, "offline", false, "do not connect to the nodes")
+	cmd.Flags().BoolVar(&offline, "offline", false, "connect to no node and no database")
 	return cmd
 }
 
@@ -44,6 +44,7 @@ func (g *global) examine(v *verb, offline bool) (doctor.Findings, int) {
 	}
 	findings := doctor.Local(v.ctx, c)
 	if !offline {
+		findings = append(findings, doctor.Shared(v.ctx, c)...)
 		findings = append(findings, doctor.Nodes(v.ctx, c)...)
 	}
 	return findings, exitFailed

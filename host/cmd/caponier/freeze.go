@@ -25,36 +25,39 @@ func (s *scope) flags(cmd *cobra.Command, verb string) {
 	cmd.MarkFlagsMutuallyExclusive("principal", "node", "tool")
 }
 
-// of returns the list of freezes and what the flags name. A node or tool that does not exist is an
+// of returns the configuration and what the flags name. A node or tool that does not exist is an
 // error: a freeze of a misspelt name would freeze nothing.
-func (s scope) of(g *global) (l freeze.List, z freeze.Freeze, err error) {
-	c, err := g.load()
-	if err != nil {
-		return l, z, err
+func (s scope) of(g *global) (c *config.Config, z freeze.Freeze, err error) {
+	if c, err = g.load(); err != nil {
+		return c, z, err
 	}
-	l = freeze.In(c.Store.Dir)
+	z, err = s.in(c)
+	return c, z, err
+}
+
+func (s scope) in(c *config.Config) (z freeze.Freeze, err error) {
 	switch {
 	case s.plugin != "":
-		return l, freeze.Freeze{Kind: "plugin", Name: s.plugin}, nil
+		return freeze.Freeze{Kind: "plugin", Name: s.plugin}, nil
 	case s.principal != "":
-		return l, freeze.Freeze{Kind: "principal", Name: s.principal}, nil
+		return freeze.Freeze{Kind: "principal", Name: s.principal}, nil
 	case s.node != "":
 		if names := c.NodeNames(); !slices.Contains(names, s.node) {
-			return l, z, usage(fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s",
+			return z, usage(fmt.Errorf("%s: no node %q in [[remote.nodes]]: there are %s",
 				c.File, s.node, strings.Join(names, ", ")))
 		}
-		return l, freeze.Freeze{Kind: "node", Name: s.node}, nil
+		return freeze.Freeze{Kind: "node", Name: s.node}, nil
 	case s.tool != "":
 		lock, err := plugin.Load(c.Plugin.Lock)
 		if err == nil {
 			_, err = lock.Tool(c.Plugin, s.tool)
 		}
 		if err != nil {
-			return l, z, usage(err)
+			return z, usage(err)
 		}
-		return l, freeze.Freeze{Kind: "tool", Name: s.tool}, nil
+		return freeze.Freeze{Kind: "tool", Name: s.tool}, nil
 	}
-	return l, freeze.Freeze{Kind: "all"}, nil
+	return freeze.Freeze{Kind: "all"}, nil
 }
 
 func freezeCommand(g *global) *cobra.Command {
@@ -65,20 +68,22 @@ func freezeCommand(g *global) *cobra.Command {
 		Short: "Refuse every call and operation: of everything, or of one principal, node or tool",
 		Args:  cobra.NoArgs,
 		Long: "Refuse every call and every further operation, in all processes that share the " +
-			"state\ndirectory, from their next decision on. A command that already runs on a " +
-			"node is not\nstopped; the next operation of the same call is refused. `caponier " +
-			"thaw` ends a freeze.",
+			"state\ndirectory or [store] url, from their next decision on. A command that runs " +
+			"already\non a node is not stopped; the next operation of the same call is refused. " +
+			"`caponier thaw`\nends a freeze.",
 		Example: "  caponier freeze --reason 'looking into what agent-a did'\n" +
 			"  caponier freeze --node pve2\n  caponier freeze list",
 		RunE: g.does(func(v *verb) error {
-			l, z, err := s.of(g)
+			c, z, err := s.of(g)
 			if err != nil {
 				return err
 			}
-			if err := addFreeze(l, z, reason); err != nil {
-				return err
-			}
-			return v.freezes(l)
+			return withShared(c, func(s state) error {
+				if err := addFreeze(s.freezes(c), z, account(), reason); err != nil {
+					return err
+				}
+				return v.freezes(s.freezes(c))
+			})
 		}),
 	}
 	s.flags(cmd, "freeze")
@@ -86,18 +91,23 @@ func freezeCommand(g *global) *cobra.Command {
 	cmd.AddCommand(&cobra.Command{
 		Use: "list", Short: "List what is frozen", Args: cobra.NoArgs,
 		RunE: g.with(func(v *verb, c *config.Config) error {
-			return v.freezes(freeze.In(c.Store.Dir))
+			return withShared(c, func(s state) error { return v.freezes(s.freezes(c)) })
 		}),
 	})
 	return cmd
 }
 
-// addFreeze puts a freeze into the list, by this user.
-func addFreeze(l freeze.List, z freeze.Freeze, reason string) error {
-	z.By, z.Reason, z.Since = "?", reason, time.Now().UTC().Truncate(time.Second)
+// account is the name of who runs this.
+func account() string {
 	if u, err := user.Current(); err == nil {
-		z.By = u.Username
+		return u.Username
 	}
+	return "?"
+}
+
+// addFreeze puts a freeze into the list.
+func addFreeze(l freeze.List, z freeze.Freeze, by, reason string) error {
+	z.By, z.Reason, z.Since = by, reason, time.Now().UTC().Truncate(time.Second)
 	if err := l.Add(z); err != nil {
 		return fmt.Errorf("freezing %s: %w", z, err)
 	}
@@ -106,7 +116,7 @@ func addFreeze(l freeze.List, z freeze.Freeze, reason string) error {
 
 // freezes prints the list.
 func (v *verb) freezes(l freeze.List) error {
-	all, err := l.All()
+	all, err := l.All(v.ctx)
 	if err != nil {
 		return err
 	}
@@ -129,30 +139,34 @@ func thawCommand(g *global) *cobra.Command {
 		Short: "End a freeze: of everything, or of one principal, node, tool or revoked module",
 		Args:  cobra.NoArgs,
 		RunE: g.does(func(v *verb) error {
-			l, z, err := s.of(g)
+			c, z, err := s.of(g)
 			if err != nil {
 				return err
 			}
-			was, err := l.Remove(z.Kind, z.Name)
-			if err != nil {
-				return fmt.Errorf("thawing %s: %w", z, err)
-			}
-			still, err := l.All()
-			if err == nil && !was {
-				err = notFrozen(z, still)
-			}
-			if err != nil {
-				return err
-			}
-			return v.print(still, func(w io.Writer) {
-				fmt.Fprintf(w, "thawed %s; other freezes: %d\n", z, len(still))
-			})
+			return withShared(c, func(s state) error { return v.thaw(s.freezes(c), z) })
 		}),
 	}
 	s.flags(cmd, "thaw")
 	cmd.Flags().StringVar(&s.plugin, "plugin", "", "let the module with this `DIGEST` run again")
 	cmd.MarkFlagsMutuallyExclusive("principal", "node", "tool", "plugin")
 	return cmd
+}
+
+func (v *verb) thaw(l freeze.List, z freeze.Freeze) error {
+	was, err := l.Remove(z.Kind, z.Name)
+	if err != nil {
+		return fmt.Errorf("thawing %s: %w", z, err)
+	}
+	still, err := l.All(v.ctx)
+	if err == nil && !was {
+		err = notFrozen(z, still)
+	}
+	if err != nil {
+		return err
+	}
+	return v.print(still, func(w io.Writer) {
+		fmt.Fprintf(w, "thawed %s; other freezes: %d\n", z, len(still))
+	})
 }
 
 // notFrozen is the error of thawing z; it names the commands that thaw what is frozen.

@@ -14,7 +14,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/export"
 	"github.com/caponier-mcp/caponier/host/fair"
-	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plugin"
@@ -23,7 +22,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/host/sandbox"
-	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -41,7 +39,8 @@ type host struct {
 	native   func(context.Context, string, any) gate.Answer // calls as the host itself
 	keeper   *undo.Keeper
 	asks     *approval.Approvals
-	store    *store.Store
+	room     watchroom
+	store    state
 	meter    *observe.Meter
 	export   *export.Exporter // nil where the journal is sent nowhere
 	exports  bool             // it runs: this is a server
@@ -91,8 +90,8 @@ func visible(p gate.Principal, t *gate.Tool) gate.Question {
 }
 
 // mode is the state of the host that policy sees at each decision.
-func mode(c *config.Config) gate.Mode {
-	return gate.Mode{ReadOnly: c.ReadOnly, Freezes: freeze.In(c.Store.Dir).Mode()}
+func (h *host) mode(ctx context.Context) gate.Mode {
+	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: h.store.freezes(h.cfg).Mode(ctx)}
 }
 
 // tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More

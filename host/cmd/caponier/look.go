@@ -20,8 +20,8 @@ func (h *host) looks(o gate.Options, plugins gate.Runner) error {
 		}
 	}
 	o.Confirmer = nil
-	o.Mode = func() gate.Mode {
-		m := mode(h.cfg)
+	o.Mode = func(ctx context.Context) gate.Mode {
+		m := h.mode(ctx)
 		m.ReadOnly = true
 		return m
 	}

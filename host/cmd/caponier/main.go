@@ -56,6 +56,6 @@ func rootCommand() *cobra.Command {
 		clientCommand(g), connectCommand(g),
 		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g),
 		policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), warmCommand(g),
-		snapshotsCommand(g), undoCommand(g), versionCommand(g))
+		clusterCommand(g), snapshotsCommand(g), undoCommand(g), versionCommand(g))
 	return root
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/doctor"
-	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
@@ -25,7 +24,7 @@ func (h *host) health() observe.Health {
 		out.Nodes = append(out.Nodes, observe.NodeHealth{Name: n.Name,
 			Connected: n.Connections > 0})
 	}
-	out.Frozen = len(freeze.In(h.cfg.Store.Dir).Mode())
+	out.Frozen = len(h.mode(context.Background()).Freezes)
 	out.Export, out.ExportFailing = h.exportHealth()
 	return out
 }
@@ -114,7 +113,7 @@ func (h *host) gauges() {
 				}
 			})},
 		{"caponier_freezes", "", "Freezes in force.",
-			func(add emit) { add(float64(len(freeze.In(h.cfg.Store.Dir).Mode())), "") }},
+			func(add emit) { add(float64(len(h.mode(context.Background()).Freezes)), "") }},
 		{"caponier_disk_free_bytes", "directory", "Bytes that this process can still write to " +
 			"the file system of the journal and of the store.",
 			func(add emit) {

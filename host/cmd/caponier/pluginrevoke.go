@@ -43,9 +43,11 @@ func pluginRevoke(g *global) *cobra.Command {
 					"digits; `caponier check` lists them) nor a plugin in %s", digest,
 					c.Plugin.Lock))
 			}
-			list := freeze.In(c.Store.Dir)
 			z := freeze.Freeze{Kind: "plugin", Name: digest}
-			if err := addFreeze(list, z, reason); err != nil {
+			err = withShared(c, func(s state) error {
+				return addFreeze(s.freezes(c), z, account(), reason)
+			})
+			if err != nil {
 				return err
 			}
 			return v.print(map[string]string{"digest": digest, "plugin": locked},

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/suggest"
@@ -33,7 +34,7 @@ func (o *journalFlags) read(v *verb, c *config.Config) (since time.Time, inv loa
 	if o.dir == "" {
 		o.dir = c.Audit.Dir
 	}
-	if since, err = moment(o.since, time.Now()); err != nil {
+	if since, err = audit.Moment(o.since, time.Now()); err != nil {
 		err = usage(fmt.Errorf("--since: %w", err))
 	}
 	return since, v.inventory(), err

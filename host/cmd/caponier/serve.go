@@ -59,13 +59,17 @@ func serve(ctx context.Context, g *global, addr string) error {
 	if err != nil {
 		return err
 	}
-	web, err := h.overHTTP(server, told)
+	web, err := h.overHTTP(ctx, server, told)
 	if err != nil {
 		return usage(err)
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
+	}
+	h.room.pool, h.room.revision = h.remote.Pool, h.engine.Revision
+	if err := h.room.open(ctx, h.cfg, h.store, h.background); err != nil {
+		return errors.Join(err, l.Close())
 	}
 	if err := h.beside(ctx, "approvals page ([approval] listen)", h.cfg.Approval.Listen, true,
 		h.asks.Serve); err != nil {
@@ -195,9 +199,15 @@ func (h *host) about(ctx context.Context, http bool) (told *observe.Server, err 
 }
 
 // overHTTP returns the server of HTTP, which finds out who calls.
-func (h *host) overHTTP(server *mcp.Server, told *observe.Server) (*fronthttp.Server, error) {
+func (h *host) overHTTP(ctx context.Context, server *mcp.Server, told *observe.Server) (
+	*fronthttp.Server, error) {
 	id := h.cfg.Identity
-	if id.HTTP == "" && id.Tokens == "" && id.OIDC.Issuer == "" {
+	id.Kept = h.store.kept()
+	if h.store.pg != nil {
+		h.background(ctx, h.store.pg.Listen)
+		h.background(ctx, h.beat)
+	}
+	if id.HTTP == "" && id.Tokens == "" && !id.InStore && id.OIDC.Issuer == "" {
 		return nil, fmt.Errorf("%s: no caller is accepted over HTTP: set [identity] tokens = FILE "+
 			"(caponier token new), [identity.oidc], or [identity] http = the id of one of "+
 			"[[identity.principals]] to let every local caller be that one", h.cfg.File)

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/shadow"
 )
 
 // shadowDir is where the differences of candidates are kept.
-func shadowDir(c *config.Config) string { return filepath.Join(c.Store.Dir, "shadow") }
-
 // shadow has the candidate of the configuration decide beside the site, in a server.
 func (h *host) shadow(ctx context.Context, o *gate.Options) {
 	if h.cfg.Policy.Shadow == "" {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/plaintext"
-	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
 	"github.com/spf13/cobra"
 )
@@ -42,7 +41,7 @@ func (v *verb) snapshots() (all []undo.Snapshot, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := store.Open(cfg.Store)
+	s, err := openStore(cfg)
 	if err != nil {
 		return nil, err
 	}

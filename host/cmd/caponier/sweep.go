@@ -19,15 +19,15 @@ func (h *host) openRemote() (err error) {
 	o := h.cfg.Remote
 	o.HostID = hex.EncodeToString(id[:4]) // the same for all processes that share the store
 	o.Made = func(node, name string) error {
-		return h.store.PutStage(context.Background(), gate.StageDir{Node: node, Dir: name})
+		return h.store.stages.PutStage(context.Background(), gate.StageDir{Node: node, Dir: name})
 	}
 	o.Removed = func(node, name string) {
 		at := gate.StageDir{Node: node, Dir: name}
-		if err := h.store.RemoveStage(context.Background(), at); err != nil {
+		if err := h.store.stages.RemoveStage(context.Background(), at); err != nil {
 			slog.Warn("a record stays of what was removed", "error", err)
 		}
 	}
-	o.Dead = h.store.DeadStages
+	o.Dead = h.store.stages.DeadStages
 	if h.remote, err = remote.New(o); err != nil {
 		return err
 	}

@@ -18,16 +18,31 @@ func tokenCommand(g *global) *cobra.Command {
 	return cmd
 }
 
-// tokens opens the file of tokens.
-func (g *global) tokens() (*identity.Tokens, *config.Config, error) {
+// tokens runs do with the tokens: those of the file, or of all hosts.
+func (g *global) tokens(do func(*identity.Tokens, *config.Config) error) error {
 	c, err := g.load()
-	if err == nil && c.Identity.Tokens == "" {
-		err = usage(fmt.Errorf("%s: [identity] tokens names no file", c.File))
+	switch {
+	case err != nil:
+		return err
+	case c.Identity.InStore && c.Store.URL == "":
+		return usage(fmt.Errorf("%s: [identity] tokens_in_store needs [store] url", c.File))
+	case c.Identity.InStore:
+		return withShared(c, func(s state) error {
+			return do(&identity.Tokens{Kept: s.kept()}, c)
+		})
+	case c.Identity.Tokens == "":
+		return usage(fmt.Errorf("%s: [identity] tokens names no file", c.File))
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return &identity.Tokens{Path: c.Identity.Tokens}, c, nil
+	return do(&identity.Tokens{Path: c.Identity.Tokens}, c)
+}
+
+// withTokens is does with the tokens.
+func (g *global) withTokens(
+	do func(*verb, *identity.Tokens, *config.Config) error,
+) func(*cobra.Command, []string) error {
+	return g.does(func(v *verb) error {
+		return g.tokens(func(t *identity.Tokens, c *config.Config) error { return do(v, t, c) })
+	})
 }
 
 func tokenNew(g *global) *cobra.Command {
@@ -38,11 +53,7 @@ func tokenNew(g *global) *cobra.Command {
 		Use:   "new PRINCIPAL",
 		Short: "Make a token and show it. It cannot be shown again",
 		Args:  cobra.ExactArgs(1),
-		RunE: g.does(func(v *verb) error {
-			t, c, err := g.tokens()
-			if err != nil {
-				return err
-			}
+		RunE: g.withTokens(func(v *verb, t *identity.Tokens, c *config.Config) error {
 			who := v.args[0]
 			// the token of a principal that identity does not know would never work
 			is := func(p identity.Principal) bool { return p.ID == who }
@@ -75,11 +86,7 @@ func tokenNew(g *global) *cobra.Command {
 func tokenList(g *global) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the tokens, without their secrets", Args: cobra.NoArgs,
-		RunE: g.does(func(v *verb) error {
-			t, _, err := g.tokens()
-			if err != nil {
-				return err
-			}
+		RunE: g.withTokens(func(v *verb, t *identity.Tokens, _ *config.Config) error {
 			all, err := t.List()
 			if err != nil {
 				return err
@@ -108,11 +115,7 @@ func tokenRevoke(g *global) *cobra.Command {
 		Use:   "revoke PREFIX",
 		Short: "Revoke a token. It is refused from the next request on",
 		Args:  cobra.ExactArgs(1),
-		RunE: g.does(func(v *verb) error {
-			t, _, err := g.tokens()
-			if err != nil {
-				return err
-			}
+		RunE: g.withTokens(func(v *verb, t *identity.Tokens, _ *config.Config) error {
 			return t.Revoke(v.args[0])
 		}),
 	}

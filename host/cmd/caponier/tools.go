@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/spf13/cobra"
@@ -73,10 +74,17 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 	if err != nil {
 		return usage(err)
 	}
-	all := []toolRow{}
+	all, now := []toolRow{}, gate.Mode{ReadOnly: c.ReadOnly}
+	err = withShared(c, func(s state) error {
+		now.Freezes = s.freezes(c).Mode(v.ctx)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	for _, t := range lock.Tools() {
 		q := visible(p, t)
-		q.Mode = mode(c)
+		q.Mode = now
 		d, err := site.Decide(v.ctx, q)
 		why := hidden(t)
 		r := toolRow{t.Name, t.Plugin.Name, d.Tier.String(), err == nil && d.Allow && why == "",

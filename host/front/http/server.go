@@ -191,12 +191,27 @@ func (o Options) foreign(r *http.Request) (reason, msg string) {
 	return "", ""
 }
 
+// of is a context with the values of a request before its own.
+type of struct {
+	context.Context
+	request context.Context
+}
+
+func (c of) Value(key any) any {
+	if v := c.request.Value(key); v != nil {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
 // caller returns the caller of the request of ctx.
 func (s *Server) caller(ctx context.Context) (mcp.Caller, bool) {
 	p, ok := s.opts.Identity.Principal(ctx)
 	return mcp.Caller{Principal: p, Source: "http", Gone: ctx,
-		Current: func(context.Context) error { return s.opts.Identity.Current(ctx) },
-		Begins:  turnOf(ctx).end,
+		Current: func(deciding context.Context) error {
+			return s.opts.Identity.Current(of{deciding, ctx})
+		},
+		Begins: turnOf(ctx).end,
 	}, ok && p.ID != ""
 }
 

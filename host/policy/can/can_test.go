@@ -118,7 +118,8 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 			"    ceiling: yellow")} {
 		door := gate.New(gate.Options{Nodes: nodes, Decider: c.Rules, Journal: parts{},
 			Ledger: parts{}, Lowerer: shell.Lowerer{},
-			Throttle: &fair.Refusals{}, Mode: func() gate.Mode { return gate.Mode{} },
+			Throttle: &fair.Refusals{},
+			Mode:     func(context.Context) gate.Mode { return gate.Mode{} },
 			Guests: func(_ context.Context, _ gate.Question,
 				d gate.Decision) map[string]gate.Guest {
 				facts := map[string]gate.Guest{}

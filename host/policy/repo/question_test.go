@@ -104,7 +104,7 @@ func (h *host) call(tool *gate.Tool, args []byte, auth string, op abi.Op) (gate.
 	source := map[string]string{"config": "stdio", "token": "http"}[auth]
 	door := gate.New(gate.Options{Nodes: nodes, Decider: h, Journal: h, Ledger: h,
 		Lowerer: shell.Lowerer{}, Throttle: &fair.Refusals{}, Executors: executors,
-		Mode: func() gate.Mode { return gate.Mode{Freezes: []gate.Freeze{}} },
+		Mode: func(context.Context) gate.Mode { return gate.Mode{Freezes: []gate.Freeze{}} },
 		Now:  func() time.Time { return time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC) }}, h)
 	a := door.Call(h.t.Context(), gate.Request{Source: source, Tool: tool, Arguments: args,
 		Principal: gate.Principal{ID: "demo", Auth: auth, Roles: []string{}}})

@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/caponier-mcp/caponier/host/approval"
+)
+
+const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, " +
+	"detail, decided, by, channel, note"
+
+func scanRequest(rows pgx.Rows) (r approval.Request, err error) {
+	var created, expires, ttl, decided int64
+	var detail string
+	err = rows.Scan(&r.ID, &r.Key, &r.Principal, &r.Tool, &r.State, &created, &expires, &ttl,
+		&r.Revision, &detail, &decided, &r.By, &r.Channel, &r.Note)
+	r.Created, r.Expires = time.UnixMilli(created), time.UnixMilli(expires)
+	r.TTL, r.Detail = time.Duration(ttl)*time.Millisecond, json.RawMessage(detail)
+	if decided > 0 {
+		r.Decided = time.UnixMilli(decided)
+	}
+	return r, err
+}
+
+// request runs a statement that returns one request, or else approval.ErrNone.
+func (s *Store) request(ctx context.Context, what, sql string, args ...any) (
+	approval.Request, error) {
+	all, err := rowsOf(ctx, s, statement{what: what, sql: sql, args: args}, scanRequest)
+	switch {
+	case err != nil:
+		return approval.Request{}, err
+	case len(all) == 0:
+		return approval.Request{}, fmt.Errorf("%s: %w", what, approval.ErrNone)
+	}
+	return all[0], nil
+}
+
+const live = "caponier.live(expires, ttl, caponier.clock($1::bigint))"
+
+// Join implements approval.Store.
+func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
+	if r.ID == "" || r.Key == "" || r.Principal == "" || r.TTL < time.Millisecond ||
+		!json.Valid(r.Detail) {
+		return approval.Request{}, errors.New("asking for an approval: it needs an id, a key, a " +
+			"principal, a time to live and a detail in JSON")
+	}
+	const what = "asking for an approval"
+	got, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.ask($1::text, "+
+		"$2::text, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint, $9::bigint)",
+		r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision, string(r.Detail),
+		int64(limit), s.now())
+	if errors.Is(err, approval.ErrNone) {
+		err = fmt.Errorf("%s: %w: %s has %d", what, approval.ErrFull, r.Principal, limit)
+	}
+	return got, err
+}
+
+// Decide implements approval.Store. The state in which it found the request is a condition of the
+// change: of two answers at once one is told that there was another.
+func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
+	approval.Request, error) {
+	state, what := approval.Denied, "deciding approval "+id
+	if v.Approve {
+		state = approval.Approved
+	}
+	for {
+		r, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.approvals WHERE "+
+			live+" AND id = $2", s.now(), id)
+		switch {
+		case err != nil:
+			return r, err
+		case v.By == "" || v.By == r.Principal:
+			return r, errors.New(what + ": the requester may not give it")
+		case !r.Takes(v):
+			return r, fmt.Errorf("%s: %w: it is %s already (by %s)", what, approval.ErrAnswered,
+				r.State, r.By)
+		}
+		done, err := s.request(ctx, what, "UPDATE caponier.approvals SET state = $3, expires = "+
+			"caponier.clock($1::bigint) + ttl, decided = caponier.clock($1::bigint), by = $4, "+
+			"channel = $5, note = $6 WHERE "+live+" AND id = $2 AND state = $7 RETURNING "+
+			requestColumns, s.now(), id, state, v.By, v.Channel, v.Note, r.State)
+		if !errors.Is(err, approval.ErrNone) {
+			return done, err
+		}
+	}
+}
+
+// Consume implements approval.Store: the row is changed by one transaction only.
+func (s *Store) Consume(ctx context.Context, key string) (approval.Request, error) {
+	return s.request(ctx, "using an approval", "UPDATE caponier.approvals SET state = 'used' "+
+		"WHERE "+live+" AND key = $2 AND state = 'approved' RETURNING "+requestColumns, s.now(),
+		key)
+}
+
+// Requests implements approval.Store. It returns at most 1000.
+func (s *Store) Requests(ctx context.Context, id, state string) ([]approval.Request, error) {
+	return rowsOf(ctx, s, statement{what: "listing approvals", sql: "SELECT " + requestColumns +
+		" FROM caponier.approvals WHERE " + live + " AND ($2 = '' OR id = $2) AND ($3 = '' OR " +
+		"state = $3) ORDER BY created DESC, id LIMIT 1000", args: []any{s.now(), id, state}},
+		scanRequest)
+}
+
+// Begin implements approval.Store.
+func (s *Store) Begin(ctx context.Context, session approval.Session) error {
+	now := time.Now
+	if s.opt.Now != nil {
+		now = s.opt.Now
+	}
+	_, err := s.exec(ctx, "beginning a session", "INSERT INTO caponier.sessions (id, name, "+
+		"expires, ttl) VALUES ($2, $3, caponier.clock($1::bigint) + $4::bigint, $4::bigint)",
+		s.now(), session.ID, session.Name, session.Expires.Sub(now()).Milliseconds())
+	return err
+}
+
+// Sessions implements approval.Store.
+func (s *Store) Sessions(ctx context.Context, id string) ([]approval.Session, error) {
+	return rowsOf(ctx, s, statement{what: "listing sessions", sql: "SELECT id, name, expires, " +
+		"ttl FROM caponier.sessions WHERE " + live + " AND ($2 = '' OR id = $2) " +
+		"ORDER BY expires DESC, id", args: []any{s.now(), id}},
+		func(r pgx.Rows) (v approval.Session, err error) {
+			var expires, ttl int64
+			err = r.Scan(&v.ID, &v.Name, &expires, &ttl)
+			v.Created, v.Expires = time.UnixMilli(expires-ttl), time.UnixMilli(expires)
+			return v, err
+		})
+}
+
+// EndSessions implements approval.Store.
+func (s *Store) EndSessions(ctx context.Context, id, name string) (int64, error) {
+	return s.exec(ctx, "ending sessions", "DELETE FROM caponier.sessions WHERE ($1 = '' OR "+
+		"id = $1) AND ($2 = '' OR name = $2) RETURNING id", id, name)
+}
