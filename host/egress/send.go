@@ -2,8 +2,8 @@ package egress
 
 import (
 	"bytes"
-	"compress/gzip"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"

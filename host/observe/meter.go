@@ -91,6 +91,17 @@ func NewMeter(version string) *Meter {
 		"lock": counter("caponier_lock_reloads_total", "Attempts to load plugins.lock again. A "+
 			"failed one withdraws what left the lock, and adds nothing.", "result"),
 	}
+	m.zeros()
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "caponier_build_info",
+		Help: "1, with the versions of the host and of Go."}, []string{"version", "goversion"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// zeros shows what has not happened yet as 0.
+func (m *Meter) zeros() {
 	for _, reason := range reasons {
 		m.refused.WithLabelValues(reason)
 	}
@@ -98,12 +109,6 @@ func NewMeter(version string) *Meter {
 		m.reloads["policy"].WithLabelValues(result)
 		m.reloads["lock"].WithLabelValues(result)
 	}
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "caponier_build_info",
-		Help: "1, with the versions of the host and of Go."}, []string{"version", "goversion"})
-	build.WithLabelValues(version, runtime.Version()).Set(1)
-	m.registry.MustRegister(build, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
 }
 
 // Handler serves the metrics.

@@ -241,12 +241,7 @@ func (s Shown) Text(w io.Writer) error {
 	for _, h := range s.Hits {
 		fmt.Fprintf(&b, "%d × %s in a result: %s\n", h.Count, plaintext.Show(h.Detector), h.Action)
 	}
-	if s.Undoes != "" {
-		fmt.Fprintf(&b, "undoes call %s\n", plaintext.Show(s.Undoes))
-	}
-	for _, by := range s.UndoneBy {
-		fmt.Fprintf(&b, "undone by call %s\n", by)
-	}
+	s.undone(&b)
 	if s.Approval != "" {
 		fmt.Fprintf(&b, "approved by %s on %s (%s)\n", plaintext.Show(s.By), s.Channel, s.Approval)
 	}
@@ -271,4 +266,13 @@ func (s Shown) Text(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (s Shown) undone(b *strings.Builder) {
+	if s.Undoes != "" {
+		fmt.Fprintf(b, "undoes call %s\n", plaintext.Show(s.Undoes))
+	}
+	for _, by := range s.UndoneBy {
+		fmt.Fprintf(b, "undone by call %s\n", by)
+	}
 }

@@ -45,7 +45,7 @@ type Policy interface {
 type Guard struct {
 	Policy Policy
 	Budget time.Duration // of the detectors, for one result; 0 is 10 seconds
-	Mode   func() gate.Mode
+	Mode   func(context.Context) gate.Mode
 }
 
 // Executors returns executors that do what the given ones do, and hand on what policy lets pass.
@@ -74,7 +74,7 @@ func (e executor) Execute(ctx context.Context, q gate.Question, d gate.Decision)
 		return gate.Result{}, gate.Fail(code, "no detectors: %v; nothing was done", err)
 	}
 	j := job{Guard: e.Guard, set: set, always: always, r: Returned{Question: q}}
-	saved := &screen{Masker: set.Masker(ctx, io.Discard), ctx: ctx, job: j}
+	saved := &screen{masker: set.masker(ctx, io.Discard), ctx: ctx, job: j}
 	asked := q
 	asked.Screen = saved
 	res, err := e.Executor.Execute(ctx, asked, d)
@@ -110,7 +110,7 @@ func (r runner) Run(ctx context.Context, call *gate.Running) (gate.Output, error
 	out, err := r.Runner.Run(ctx, call)
 	q := gate.Question{ID: call.Call.ID, Kind: gate.KindCall, Call: call.Call, Time: time.Now()}
 	if r.Mode != nil {
-		q.Mode = r.Mode()
+		q.Mode = r.Mode(ctx)
 	}
 	j := job{Guard: r.Guard, set: set, always: always,
 		r: Returned{Question: q, Bytes: int64(len(out.JSON))}}
@@ -136,9 +136,6 @@ type job struct {
 	always bool
 	r      Returned
 }
-
-// edit returns what stands in place of a text.
-type edit func([]byte) []byte
 
 // decide looks at the texts that each visits, asks policy where that is needed, and has each put
 // masks into them. The error, an *gate.OpError, says that nothing may be handed on.
@@ -230,7 +227,7 @@ func withheld(format string, args ...any) error {
 
 // screen sees what an operation saves.
 type screen struct {
-	*Masker
+	*masker
 	ctx    context.Context
 	job    job
 	closed bool
@@ -240,16 +237,16 @@ type screen struct {
 // Write implements io.Writer.
 func (s *screen) Write(b []byte) (int, error) {
 	s.job.r.Bytes += int64(len(b))
-	return s.Masker.Write(b)
+	return s.masker.Write(b)
 }
 
 // Close decides whether the bytes may be kept.
 func (s *screen) Close() (err error) {
 	s.closed = true
-	if err := s.Masker.Close(); err != nil {
+	if err := s.masker.Close(); err != nil {
 		return withheld("the detectors did not finish: %v", err)
 	}
-	s.job.r.Saved, s.job.r.Hits = true, s.Hits()
+	s.job.r.Saved, s.job.r.Hits = true, s.hits
 	s.found, _, err = s.job.ask(s.ctx)
 	return err
 }

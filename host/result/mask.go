@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrUnready says that a set was not made by New, or a masker was used after it failed.
-var ErrUnready = errors.New("result: no detectors")
+// errUnready says that a set was not made by New, or a masker was used after it failed.
+var errUnready = errors.New("result: no detectors")
 
 // marker begins what stands in place of a secret.
 const marker = "[caponier:masked:"
@@ -28,9 +28,9 @@ type progress struct {
 	within bool // a secret is not at its end
 }
 
-// Masker writes what it gets to another writer, without the secrets. It holds back only what can
+// masker writes what it gets to another writer, without the secrets. It holds back only what can
 // still become one. Nothing may be shown of what it wrote if Write or Close fails.
-type Masker struct {
+type masker struct {
 	ctx  context.Context
 	set  *Set
 	to   io.Writer
@@ -45,12 +45,12 @@ type Masker struct {
 	err    error
 }
 
-// Masker returns a masker that writes to w, until ctx, the budget, ends.
-func (s *Set) Masker(ctx context.Context, w io.Writer) *Masker {
-	m := &Masker{ctx: ctx, set: s, to: w, masked: -1,
+// masker returns a masker that writes to w, until ctx, the budget, ends.
+func (s *Set) masker(ctx context.Context, w io.Writer) *masker {
+	m := &masker{ctx: ctx, set: s, to: w, masked: -1,
 		hits: map[string]int{}, ends: map[string]int{}}
 	if s == nil || !s.ready {
-		m.err = ErrUnready
+		m.err = errUnready
 		return m
 	}
 	m.done = make([]progress, len(s.finders))
@@ -60,7 +60,7 @@ func (s *Set) Masker(ctx context.Context, w io.Writer) *Masker {
 // Mask returns a text without the secrets in it, and how many each detector found.
 func (s *Set) Mask(ctx context.Context, b []byte) ([]byte, map[string]int, error) {
 	var out bytes.Buffer
-	m := s.Masker(ctx, &out)
+	m := s.masker(ctx, &out)
 	_, err := m.Write(b)
 	if err = errors.Join(err, m.Close()); err != nil {
 		return nil, nil, err
@@ -68,14 +68,11 @@ func (s *Set) Mask(ctx context.Context, b []byte) ([]byte, map[string]int, error
 	return out.Bytes(), m.hits, nil
 }
 
-// Hits returns how many secrets each detector found.
-func (m *Masker) Hits() map[string]int { return m.hits }
-
 // step is how much is looked at before the budget is looked at again.
 const step = 64 << 10
 
 // Write implements io.Writer.
-func (m *Masker) Write(b []byte) (int, error) {
+func (m *masker) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 && m.err == nil {
 		k := min(step, len(b))
@@ -87,18 +84,18 @@ func (m *Masker) Write(b []byte) (int, error) {
 }
 
 // Close writes what was held back. It does not close the writer below.
-func (m *Masker) Close() error {
+func (m *masker) Close() error {
 	if m.err == nil {
 		m.scan(true)
 	}
 	err := m.err
 	if err == nil {
-		m.err = ErrUnready
+		m.err = errUnready
 	}
 	return err
 }
 
-func (m *Masker) scan(last bool) {
+func (m *masker) scan(last bool) {
 	if len(m.buf) < step && !last {
 		return
 	}
@@ -128,7 +125,7 @@ func boundary(b []byte, at int) int {
 }
 
 // find goes one step: to the next secret that begins before safe, or to its end.
-func (m *Masker) find(f *finder, p *progress, safe int) {
+func (m *masker) find(f *finder, p *progress, safe int) {
 	rest := m.buf[p.at-m.base:]
 	if p.within {
 		from := p.at
@@ -164,8 +161,9 @@ func (f *finder) end(b []byte, safe int) int {
 		return -1
 	}
 	for i := 0; i < safe; i++ {
-		escaped := b[i] == '\\' && i+1 < len(b) && (b[i+1] == '/' && strings.Contains(f.more, "/") ||
-			(b[i+1] == 'n' || b[i+1] == 'r') && strings.Contains(f.more, "\n"))
+		escaped := b[i] == '\\' && i+1 < len(b) &&
+			(b[i+1] == '/' && strings.Contains(f.more, "/") ||
+				(b[i+1] == 'n' || b[i+1] == 'r') && strings.Contains(f.more, "\n"))
 		if !escaped && strings.IndexByte(f.more, b[i]) < 0 {
 			return i
 		}
@@ -174,7 +172,7 @@ func (f *finder) end(b []byte, safe int) int {
 }
 
 // flush writes all before safe. Secrets that overlap or touch become one mask, named by the first.
-func (m *Masker) flush(safe int) {
+func (m *masker) flush(safe int) {
 	slices.SortStableFunc(m.spans, func(a, b span) int { return a.from - b.from })
 	var out []byte
 	at := min(max(m.base, m.masked), safe)

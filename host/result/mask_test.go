@@ -55,7 +55,7 @@ func all(t testing.TB) *Set {
 func chunked(t testing.TB, s *Set, r *rand.Rand, in []byte) ([]byte, map[string]int) {
 	t.Helper()
 	var out bytes.Buffer
-	m := s.Masker(context.Background(), &out)
+	m := s.masker(context.Background(), &out)
 	for len(in) > 0 {
 		n := 1 + r.Intn(min(len(in), 1<<uint(r.Intn(18))))
 		if _, err := m.Write(in[:n]); err != nil {
@@ -66,7 +66,7 @@ func chunked(t testing.TB, s *Set, r *rand.Rand, in []byte) ([]byte, map[string]
 	if err := m.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return out.Bytes(), m.Hits()
+	return out.Bytes(), m.hits
 }
 
 // What is expected is built beside the text: noise as it is, a mask for each secret.
@@ -120,7 +120,7 @@ func TestWhatCannotFinishOrWasNotMadeRefuses(t *testing.T) {
 	if b, _, err := all(t).Mask(ctx, []byte("x")); !errors.Is(err, context.Canceled) || b != nil {
 		t.Fatalf("beyond the budget: %q, %v", b, err)
 	}
-	if b, _, err := new(Set).Mask(context.Background(), []byte("x")); !errors.Is(err, ErrUnready) ||
+	if b, _, err := new(Set).Mask(context.Background(), []byte("x")); !errors.Is(err, errUnready) ||
 		b != nil {
 		t.Fatalf("the zero value: %q, %v", b, err)
 	}
@@ -158,7 +158,7 @@ func FuzzChunks(f *testing.F) {
 		in := append(bytes.Repeat([]byte("é "), pad), b...)
 		want, _ := chunked(t, s, rand.New(rand.NewSource(seed)), in)
 		m := &bytes.Buffer{}
-		k := s.Masker(context.Background(), m)
+		k := s.masker(context.Background(), m)
 		k.buf = in
 		k.scan(true)
 		if !bytes.Equal(m.Bytes(), want) {

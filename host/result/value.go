@@ -11,6 +11,9 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
+// edit returns what stands in place of a text.
+type edit func([]byte) []byte
+
 // inValue edits the texts of an operation's response that a node or server wrote. What the host
 // itself says and what its user answered is left.
 func inValue(v any, f edit) any {
@@ -35,20 +38,21 @@ func inValue(v any, f edit) any {
 
 func text(s string, f edit) string { return string(f([]byte(s))) }
 
-// encoded edits what a text in base64 stands for, or the text where it is not base64.
+// encoded edits what a text in base64 stands for, and the text, which may be one only by its form.
+// A secret that shows in both counts twice.
 func encoded(s string, f edit) string {
-	b, err := base64.StdEncoding.DecodeString(s)
-	if err != nil || s == "" {
-		return text(s, f)
+	if b, err := base64.StdEncoding.DecodeString(s); err == nil && s != "" {
+		if e := f(b); !bytes.Equal(e, b) {
+			s = base64.StdEncoding.EncodeToString(e)
+		}
 	}
-	if e := f(b); !bytes.Equal(e, b) {
-		return base64.StdEncoding.EncodeToString(e)
-	}
-	return s
+	return text(s, f)
 }
 
-// inOutput edits all strings of a plugin's output. It is as it was where none changes. An output
-// that is not one JSON value is edited as a text.
+// inOutput edits all strings of a plugin's output. It is as it was where its text alone shows that
+// none changes; else it is written anew from the value that was looked at, so that nothing goes
+// back that was not, such as the first of two members of one name. An output that is not one JSON
+// value is edited as a text.
 func inOutput(s *Set, raw []byte, f edit) []byte {
 	if s.readsRaw(raw) {
 		if e := f(raw); bytes.Equal(e, raw) {
@@ -61,15 +65,7 @@ func inOutput(s *Set, raw []byte, f edit) []byte {
 	if err := d.Decode(&v); err != nil || len(bytes.TrimSpace(raw[d.InputOffset():])) > 0 {
 		return f(raw)
 	}
-	changed := false
-	v = inJSON(v, "", func(b []byte) []byte {
-		e := f(b)
-		changed = changed || !bytes.Equal(e, b)
-		return e
-	})
-	if !changed {
-		return raw
-	}
+	v = inJSON(v, "", f)
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

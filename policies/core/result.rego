@@ -37,7 +37,8 @@ action(_) := "allow" if {
 action(name) := found if {
 	input.op != "undo_steps"
 	input.principal.auth != "host"
-	found := object.get(data.site, ["results", "actions", name], object.get(builtin, name, "refuse"))
+	otherwise := object.get(builtin, name, "refuse")
+	found := object.get(data.site, ["results", "actions", name], otherwise)
 }
 
 # builtin are the detectors of the host, and what becomes of their hits where a site says nothing.

@@ -4,7 +4,10 @@ import data.caponier.core.result
 
 asked := {
 	"schema": "caponier.result/1", "op": "ssh_exec",
-	"principal": {"id": "a", "auth": "token", "credential_roles": [], "roles": [], "narrowed": false},
+	"principal": {
+		"id": "a", "auth": "token",
+		"credential_roles": [], "roles": [], "narrowed": false,
+	},
 	"hits": {"private_key": 1, "password_hash": 2, "token": 1, "badge": 1},
 }
 
