@@ -133,6 +133,8 @@ var wrappers = []string{
 	"host/lease Execute Executor.Execute",
 	"host/recording Execute Executor.Execute",
 	"host/undo record Executor.Execute",
+	"host/result Execute Executor.Execute",
+	"host/result Run Runner.Run",
 }
 
 func TestOnlyTheGateActs(t *testing.T) {

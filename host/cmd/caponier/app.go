@@ -21,6 +21,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/returned"
+	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/host/sweep"
@@ -107,7 +109,7 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if err := h.looks(o, own); err != nil {
 		return err
 	}
-	h.door = gate.New(o, own)
+	h.door = gate.New(o, h.guard.Runner(own))
 	h.native = func(ctx context.Context, tool string, args any) gate.Answer {
 		return own.Call(ctx, h.door, tool, args)
 	}
@@ -243,6 +245,9 @@ func (h *host) executors(o *gate.Options) error {
 		"sftp_remove"} {
 		o.Executors[name] = h.keeper
 	}
+	h.guard = &result.Guard{Mode: o.Mode,
+		Policy: &returned.Asker{Rules: func() *policy.Rules { return h.engine.Rules() }}}
+	o.Executors = h.guard.Executors(o.Executors)
 	if h.recorder != nil {
 		o.Executors = h.recorder.Executors(o.Executors, o.Nodes)
 	}
