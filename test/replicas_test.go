@@ -263,9 +263,9 @@ func TestAnApprovalIsGivenOnAnyReplica(t *testing.T) {
 	if err != nil || q.Result.InputRequests["caponier.approval"] == nil {
 		t.Fatalf("asked: %+v, %v", q, err)
 	}
-	answer := map[string]any{"requestState": q.Result.RequestState, "inputResponses": map[string]any{
-		"caponier.approval": map[string]any{"action": "accept",
-			"content": map[string]any{"approve": true}}}}
+	approve := map[string]any{"action": "accept", "content": map[string]any{"approve": true}}
+	answer := map[string]any{"requestState": q.Result.RequestState,
+		"inputResponses": map[string]any{"caponier.approval": approve}}
 	r, err := b.call(t.Context(), "proxmox_start_container", on, answer)
 	if err != nil || r.outcome() != "succeeded" {
 		t.Errorf("answered on another host: %s %v", r.text(), err)
@@ -291,7 +291,8 @@ func TestSessionsStayOnTheirReplica(t *testing.T) {
 	begin := func() *mcp.ClientSession {
 		s, err := mcp.NewClient(&mcp.Implementation{Name: "t", Version: "1"}, nil).Connect(
 			t.Context(), &mcp.StreamableClientTransport{Endpoint: w.front.URL, MaxRetries: -1,
-				DisableStandaloneSSE: true, HTTPClient: &http.Client{Transport: authorized{w.front.Transport(), w.token}}},
+				DisableStandaloneSSE: true, HTTPClient: &http.Client{
+					Transport: authorized{w.front.Transport(), w.token}}},
 			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 		must(t, err)
 		t.Cleanup(func() { _ = s.Close() })

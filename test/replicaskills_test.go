@@ -44,8 +44,8 @@ func (c *callers) run(t *testing.T, w *replicas, over <-chan struct{}) *sync.Wai
 				c.tried++
 				mark := fmt.Sprintf("mark-%d-end", c.tried)
 				c.mu.Unlock()
-				r, err := client.call(t.Context(), "proxmox_container_exec_command", map[string]any{
-					"vmid": 101, "command": "echo " + mark + " >> /tmp/marks"}, nil)
+				on := map[string]any{"vmid": 101, "command": "echo " + mark + " >> /tmp/marks"}
+				r, err := client.call(t.Context(), "proxmox_container_exec_command", on, nil)
 				end := ending{r.outcome(), r.text(), time.Now()}
 				if err != nil {
 					end.how, end.why = "error", err.Error()
@@ -152,7 +152,8 @@ func TestKillsOfEachPartUnderCalls(t *testing.T) {
 		ms := func(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
 		t.Logf("%s: killed for %s, %d calls failed, the last %s after the kill (%s: %.120s); "+
 			"started, it was ready after %s and used after %s", p.name, p.away, failed,
-			ms(last.at.Sub(killed)), last.how, strings.Join(strings.Fields(last.why), " "), ms(ready.Sub(again)), ms(used.Sub(again)))
+			ms(last.at.Sub(killed)), last.how, strings.Join(strings.Fields(last.why), " "),
+			ms(ready.Sub(again)), ms(used.Sub(again)))
 	}
 	waitFor(t, "the calls", func() bool { return c.count() >= most })
 	close(over)

@@ -20,8 +20,8 @@ type Book interface {
 	// has it, fence is 0 and holder says who.
 	TakeLease(ctx context.Context, name, by string, ttl time.Duration) (fence int64,
 		holder string, err error)
-	// RenewLease makes a lease last for the time from now on. Once it has expired, or another has
-	// it, the error is ErrLost.
+	// RenewLease makes a lease last for the time from now on. Once it has expired, or another
+	// has it, the error is ErrLost.
 	RenewLease(ctx context.Context, name string, fence int64, ttl time.Duration) error
 	// EndLease frees a lease, unless another has it.
 	EndLease(ctx context.Context, name string, fence int64) error
@@ -31,8 +31,8 @@ type Book interface {
 var ErrLost = errors.New("the lease has expired, or another host has it")
 
 // Executor executes red operations, and those above green of red calls, while it has the leases of
-// their guests. An operation whose lease cannot be renewed is ended, and its outcome is unknown. All
-// others pass through.
+// their guests. An operation whose lease cannot be renewed is ended, and its outcome is unknown.
+// All others pass through.
 type Executor struct {
 	gate.Executor
 	Book Book
@@ -72,7 +72,8 @@ func (e *Executor) Execute(ctx context.Context, q gate.Question, d gate.Decision
 	if lost := (*lostError)(nil); errors.As(context.Cause(ctx), &lost) {
 		slog.Error("an operation was ended without its lease", "call", q.Call.ID, "error", lost)
 		return gate.Result{}, &gate.OpError{Code: "lease_lost", Outcome: gate.Unknown,
-			Message: lost.Error() + "; what the operation did is unknown: look before you repeat it"}
+			Message: lost.Error() + "; what the operation did is unknown: look before you " +
+				"repeat it"}
 	}
 	return res, err
 }
@@ -133,12 +134,13 @@ func (e *Executor) take(ctx context.Context, q gate.Question, name string) (fenc
 		fence, holder, err := e.Book.TakeLease(ctx, name, "call "+q.Call.ID+" on "+e.Host, e.ttl())
 		switch {
 		case err != nil:
-			return 0, began, gate.Fail("unavailable", "nothing was done: no lease of %s: %s", name, err)
+			return 0, began, gate.Fail("unavailable", "nothing was done: no lease of %s: %s", name,
+				err)
 		case fence > 0:
 			return fence, began, nil
 		case time.Now().After(until):
-			return 0, began, gate.Fail("busy", "nothing was done: %s changes %s; try again when it has "+
-				"ended", holder, name)
+			return 0, began, gate.Fail("busy", "nothing was done: %s changes %s; try again when "+
+				"it has ended", holder, name)
 		}
 		if q.Progress != nil {
 			q.Progress(0, 0, "waiting for "+holder+", which changes "+name)
@@ -152,7 +154,8 @@ func (e *Executor) take(ctx context.Context, q gate.Question, name string) (fenc
 }
 
 // keep renews a lease until over is closed, then ends it. It returns why the lease is lost: it was
-// said to be, or it was not renewed for so long that it ends soon, when the operation has to be over.
+// said to be, or it was not renewed for so long that it ends soon, when the operation has to be
+// over.
 func (e *Executor) keep(ctx context.Context, name string, fence int64, renewed time.Time,
 	over <-chan struct{}) error {
 	ctx = context.WithoutCancel(ctx) // it is kept while a cancelled operation ends

@@ -137,7 +137,8 @@ func TestRedOperationsOnOneGuestComeOneAfterTheOther(t *testing.T) {
 			d gate.Decision
 		}{"yellow": {on("101"), gate.Decision{Allow: true, Tier: gate.Yellow}},
 			"green, in a red call": {inRed, gate.Decision{Allow: true, Tier: gate.Green}},
-			"no guest":             {on(), red}, "no node": {gate.Question{Call: on("101").Call}, red},
+			"no guest":             {on(), red},
+			"no node":              {gate.Question{Call: on("101").Call}, red},
 			"planned": {gate.Question{Call: &gate.Call{Planning: true,
 				Targets: gate.Targets{VMIDs: []string{"101"}}}, Node: on().Node}, red}} {
 			b.set(errors.New("away"))
@@ -145,7 +146,8 @@ func TestRedOperationsOnOneGuestComeOneAfterTheOther(t *testing.T) {
 				t.Errorf("%s needs a lease: %v", name, err)
 			}
 		}
-		_, err := hosts[0].Execute(t.Context(), inRed, gate.Decision{Allow: true, Tier: gate.Yellow})
+		_, err := hosts[0].Execute(t.Context(), inRed,
+			gate.Decision{Allow: true, Tier: gate.Yellow})
 		wants(t, err, "unavailable", gate.Failed, "no lease of guest 9 of lab: away")
 		touches := on()
 		touches.Facts.Touches = []gate.Touched{{About: "unit:nginx"}, {About: "guest:7"}}

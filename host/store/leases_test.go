@@ -14,7 +14,8 @@ func leases(t *testing.T, a, b engine, c *clock) {
 		t.Helper()
 		fence, has, err := e.TakeLease(bg, name, by, time.Minute)
 		if err != nil || fence != want || has != holder {
-			t.Errorf("%s takes %s: %d, %q, %v; want %d, %q", by, name, fence, has, err, want, holder)
+			t.Errorf("%s takes %s: %d, %q, %v; want %d, %q", by, name, fence, has, err, want,
+				holder)
 		}
 	}
 	renew := func(e engine, fence int64, lost bool) {

@@ -84,7 +84,8 @@ func TestTablesOfVersion1AreBroughtUpToDate(t *testing.T) {
 	if all, err := s.Freezes(bg); err != nil || len(all) != 1 || all[0].Kind != "all" {
 		t.Errorf("freezes of before: %+v, %v", all, err)
 	}
-	if kept, err := s.KeepRound(bg, "n", "anna", []byte("x"), 1, 1, time.Minute); err != nil || !kept {
+	kept, err := s.KeepRound(bg, "n", "anna", []byte("x"), 1, 1, time.Minute)
+	if err != nil || !kept {
 		t.Errorf("a new table: %v, %v", kept, err)
 	}
 }

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"maps"
@@ -24,6 +25,17 @@ type round struct {
 	Answers            json.RawMessage // to those of earlier rounds, at most maxAnswers bytes
 	Approval           string          // request that the user was asked to approve, or ""
 	expires            time.Time
+}
+
+// Rounds keeps rounds for several hosts. It sees neither what they hold nor the states that open
+// them: only the client of a call has the key.
+type Rounds interface {
+	// KeepRound keeps what is sealed under a name. Over most of one caller, or all of everybody,
+	// the caller's oldest round goes, and without one of its own it is not kept.
+	KeepRound(ctx context.Context, name, caller string, sealed []byte, most, all int64,
+		ttl time.Duration) (kept bool, err error)
+	// TakeRound returns what is sealed, once; nil when there is no such round.
+	TakeRound(ctx context.Context, name string) ([]byte, error)
 }
 
 // rounds keeps the rounds that wait for answers, each by the state that the client repeats. A state

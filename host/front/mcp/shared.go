@@ -14,17 +14,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// Rounds keeps rounds for several hosts. It sees neither what they hold nor the states that open
-// them: only the client of a call has the key.
-type Rounds interface {
-	// KeepRound keeps what is sealed under a name. Over most of one caller, or all of everybody,
-	// the caller's oldest round goes, and without one of its own it is not kept.
-	KeepRound(ctx context.Context, name, caller string, sealed []byte, most, all int64,
-		ttl time.Duration) (kept bool, err error)
-	// TakeRound returns what is sealed, once; nil when there is no such round.
-	TakeRound(ctx context.Context, name string) ([]byte, error)
-}
-
 // opener derives from a state the name of its round, and what seals that. A state is used once.
 func opener(state string) (name string, seal cipher.AEAD, err error) {
 	key, err := hkdf.Key(sha256.New, []byte(state), nil, "caponier round", 64)

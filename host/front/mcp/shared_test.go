@@ -100,7 +100,8 @@ func TestARoundOfOneHostIsTakenOnAnother(t *testing.T) {
 		}
 	}
 	all.full = true
-	if _, err := a.kept(t.Context(), next); err == nil || !strings.Contains(err.Error(), "too many") {
+	if _, err := a.kept(t.Context(), next); err == nil ||
+		!strings.Contains(err.Error(), "too many") {
 		t.Errorf("without room: %v", err)
 	}
 	all.full, all.err = false, errors.New("the store at db1 cannot be reached")
