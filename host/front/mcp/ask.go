@@ -118,9 +118,6 @@ func (u *user) Ask(op abi.Ask) (gate.Result, error) {
 	return gate.Result{}, gate.ErrPending
 }
 
-var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState was not " +
-	"given to this call, was used already or has expired; make the call again without it"}
-
 // user returns the user of a call's client. Answers count only for what this very call asked the
 // same caller before, since any client can send answers.
 func (s *Server) user(ctx context.Context, req incoming, who Caller, tool *gate.Tool, args []byte,

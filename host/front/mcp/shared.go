@@ -56,6 +56,9 @@ func (s *Server) kept(ctx context.Context, r round) (state string, err error) {
 	return state, nil
 }
 
+var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState was not " +
+	"given to this call, was used already or has expired; make the call again without it"}
+
 // errUnkept is for the client; the host's log says why.
 var errUnkept = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "your user cannot be " +
 	"asked, or what was answered cannot be read: the store of the hosts is away; make the call " +
