@@ -147,6 +147,11 @@ func Read(dir, revision string, since time.Time) (Report, error) {
 			r.add(at, l)
 		}
 	}
+	noted := map[string]int{} // counts are written later than what they count
+	for _, g := range r.Groups {
+		noted[g.Change] += g.Times
+		r.Counts[g.Change] = max(r.Counts[g.Change], noted[g.Change])
+	}
 	slices.SortStableFunc(r.Groups, func(a, b Group) int { return b.Times - a.Times })
 	return r, lines.Err()
 }
