@@ -306,10 +306,11 @@ func TestErrorsSayWhatAndNoSecret(t *testing.T) {
 func TestOnePersonHasOnePageAtATime(t *testing.T) {
 	began, end := make(chan string, 100), make(chan bool)
 	c := console.New(console.Options{Viewers: []string{"ann", "bob"}, Wait: time.Second,
-		Panels: []console.Panel{{Name: "slow", Load: func(context.Context) ([]console.Table, error) {
+		Panels: []console.Panel{{Name: "slow", Load: func(context.Context) (t []console.Table,
+			err error) {
 			began <- ""
 			<-end
-			return nil, nil
+			return t, err
 		}}}})
 	codes := make(chan int, 100)
 	ask := func(who string) {

@@ -107,8 +107,8 @@ func TestWhatASiteReadsIsAskedAnew(t *testing.T) {
 		"an argument": `input.args.scalars.vmid == 102`,
 		"the digest":  `endswith(input.args.digest, "3")`,
 		"the id":      `endswith(input.id, "3")`,
-		"a stricter rate": "input.kind\n\tnot calm\n}\n\ncalm if {\n\tdata.caponier.core.check.rate.ok " +
-			"with data.site.limits.tool_calls_per_minute as 5",
+		"a stricter rate": "input.kind\n\tnot calm\n}\n\ncalm if {\n\t" +
+			"data.caponier.core.check.rate.ok with data.site.limits.tool_calls_per_minute as 5",
 	}
 	typed := "# METADATA\n# scope: package\n# schemas:\n#   - data.site: schema.site\n"
 	for name, rule := range rules {

@@ -140,8 +140,8 @@ func TestRandomRulesOfOneKeyHaveOneAnswer(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d modules; of %d answers %d share a key, %d are defined", compiled, len(inputs)*compiled,
-		shared, defined)
+	t.Logf("%d modules; of %d answers %d share a key, %d are defined", compiled,
+		len(inputs)*compiled, shared, defined)
 	if compiled < 100 || shared < 20*compiled || defined < 10*compiled {
 		t.Error("too few of the rules are of use")
 	}
