@@ -169,8 +169,8 @@ func (v *verb) promote(c *config.Config, dir string, since time.Duration, accept
 		case found.Promoted:
 			fmt.Fprintf(w, "promoted; `caponier policy promote --revert` takes it back\n")
 		case code == exitFailed:
-			fmt.Fprintln(w, "not promoted: no server has asked this candidate, or not all that "+
-				"servers noted can be read; --accept promotes it")
+			fmt.Fprintln(w, "not promoted: no server has asked this candidate ([policy] "+
+				"shadow), or not all that servers noted can be read; --accept promotes it")
 		default:
 			fmt.Fprintln(w, "not promoted: it changes decisions; --accept promotes it")
 		}
