@@ -122,9 +122,11 @@ func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 			s.replace(t, filepath.Join(s.dir, "plugins.lock"),
 				`"commands": \[\s*"pct exec",\s*"pvesh get /cluster/resources"\s*\],`, "")
 			s.mkdir(t, "lab/journal", 0o755)
+			s.replace(t, s.config, `(?m)^site = .*$`, "$0\nshadow = \"none\"")
 			must(t, s.command("freeze", "--reason", "x").Run())
 			must(t, s.command("freeze", "--node", "pve2").Run())
-		}, unmended: "extra.wasm|pct strat|declares no command", want: [][4]string{
+		}, unmended: "extra.wasm|pct strat|declares no command|shadow", want: [][4]string{
+			{"candidate", "warn", "[policy] shadow decides nothing: ", "caponier policy check "},
 			{"plugin", "warn", "extra.wasm is not in the lock", "plugins extra   # then review"},
 			{"commands", "warn",
 				`proxmox_start_container of plugin containers declares "pct strat"`,

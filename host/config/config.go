@@ -182,6 +182,9 @@ func Load(file string, environ []string) (*Config, error) {
 	if err := l.validate(reflect.ValueOf(c).Elem()); err != nil {
 		return nil, err
 	}
+	if key := "identity.tokens_in_store"; c.Identity.InStore && c.Store.URL == "" {
+		return nil, l.errorf(key, "%s: there is no store that hosts share: set url in [store]", key)
+	}
 	return c, nil
 }
 

@@ -149,6 +149,8 @@ func TestTablesAreValidatedAndTheirLineIsNamed(t *testing.T) {
 		"[approval]\nwait = '45s'\nexpires = '1d'": "config.toml:3: approval.expires: want a " +
 			"duration",
 		"[[remote.nodes]]\nname = 'a b'": "config.toml:2: remote.nodes[0].name: ",
+		"[identity]\ntokens_in_store = true": "config.toml:2: identity.tokens_in_store: there is " +
+			"no store that hosts share",
 	} {
 		if _, err := Load(write(t, text), nil); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%q: %v, want %q", text, err, why)

@@ -120,7 +120,7 @@ type branch struct {
 
 func (c *Console) call(w http.ResponseWriter, r *http.Request, v Visit) {
 	f, records, ok, err := c.opt.Index.Call(r.Context(), r.PathValue("id"))
-	from, wrong := strconv.Atoi("0" + r.URL.Query().Get("from"))
+	from, wrong := strconv.ParseUint("0"+r.URL.Query().Get("from"), 10, 31)
 	switch {
 	case err != nil:
 		c.broken(w, v, "The journal", err)
@@ -138,14 +138,17 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request, v Visit) {
 	}
 	for _, r := range records {
 		if r.Type != "outcome" {
-			t.Decisions = append(t.Decisions, branch{r, ends[r.ID], indented(r.Input)})
+			t.Decisions = append(t.Decisions, branch{r, ends[r.ID], ""})
 		}
 	}
-	n := len(t.Decisions)
-	if n > from+opsSize {
-		t.More = fmt.Sprintf("%s/call/%s?from=%d", Path, url.PathEscape(f.Call), from+opsSize)
+	n, next := len(t.Decisions), int(from)+opsSize
+	if n > next {
+		t.More = fmt.Sprintf("%s/call/%s?from=%d", Path, url.PathEscape(f.Call), next)
 	}
-	t.Decisions = t.Decisions[min(from, n):min(from+opsSize, n)]
+	t.Decisions = t.Decisions[min(int(from), n):min(next, n)]
+	for i, d := range t.Decisions {
+		t.Decisions[i].Input = indented(d.Record.Input)
+	}
 	if t.Plan, err = c.opt.Plan(f.Call, records); err != nil {
 		t.Plan = "what was planned cannot be read: " + err.Error()
 	}

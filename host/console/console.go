@@ -2,6 +2,7 @@
 package console
 
 import (
+	"context"
 	_ "embed"
 	"fmt"
 	"log/slog"
@@ -13,7 +14,7 @@ import (
 var css string
 
 // New makes a console.
-func New(o Options) *Console { return &Console{o} }
+func New(o Options) *Console { return &Console{opt: o} }
 
 // Serve answers a request below Path. The caller has set the headers, with a content security
 // policy, and has found out who it is.
@@ -23,6 +24,13 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, v Visit) {
 			"[approval] console in the host's configuration names who may.")
 		return
 	}
+	end, ok := c.turn(r.Context(), v.Who)
+	if !ok {
+		c.fail(w, v, http.StatusTooManyRequests, "Your other pages are still being made: try "+
+			"again when they are there.")
+		return
+	}
+	defer end()
 	mux := http.NewServeMux()
 	for path, serve := range map[string]func(http.ResponseWriter, *http.Request, Visit){
 		"GET " + Path: c.calls, "GET " + Path + "/call/{id}": c.call,
@@ -35,6 +43,20 @@ func (c *Console) Serve(w http.ResponseWriter, r *http.Request, v Visit) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) { serve(w, r, v) })
 	}
 	mux.ServeHTTP(w, r)
+}
+
+// turn waits until no other page is made for this person, since each can take much of a processor.
+func (c *Console) turn(ctx context.Context, who string) (end func(), ok bool) {
+	of, _ := c.turns.LoadOrStore(who, make(chan struct{}, 1))
+	turn := of.(chan struct{})
+	ctx, cancel := context.WithTimeout(ctx, c.opt.wait())
+	defer cancel()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, true
+	case <-ctx.Done():
+		return nil, false
+	}
 }
 
 func style(w http.ResponseWriter, _ *http.Request, _ Visit) {

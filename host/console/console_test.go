@@ -292,7 +292,7 @@ func TestErrorsSayWhatAndNoSecret(t *testing.T) {
 	for path, want := range map[string]int{"/panel/bad": 500, "/panel/none": 404,
 		"/call/none": 404, "/call/c1/explain/none": 404, "?since=never": 400, "?outcome=x": 400,
 		"?who=a&who=b": 400, "?after=1": 400, "?tool=" + strings.Repeat("x", 300): 400,
-		"/call/c1?from=-5": 404} {
+		"/call/c1?from=-5": 404, "/call/c1?from=9223372036854775807": 404} {
 		code, body := w.ask("ann", "GET", console.Path+path, nil)
 		if code != want || !strings.Contains(body, `role="alert"`) ||
 			strings.Contains(body, "secret path") {
@@ -302,6 +302,43 @@ func TestErrorsSayWhatAndNoSecret(t *testing.T) {
 }
 
 // What the console lists for filters is what the journal says for the same ones.
+// TestOnePersonHasOnePageAtATime keeps one person from taking all processors of the host.
+func TestOnePersonHasOnePageAtATime(t *testing.T) {
+	began, end := make(chan string, 100), make(chan bool)
+	c := console.New(console.Options{Viewers: []string{"ann", "bob"}, Wait: time.Second,
+		Panels: []console.Panel{{Name: "slow", Load: func(context.Context) (t []console.Table,
+			err error) {
+			began <- ""
+			<-end
+			return t, err
+		}}}})
+	codes := make(chan int, 100)
+	ask := func(who string) {
+		res := httptest.NewRecorder()
+		c.Serve(res, httptest.NewRequestWithContext(t.Context(), "GET", console.Path+"/panel/slow",
+			nil), console.Visit{Who: who, Token: func(string) string { return "" }})
+		codes <- res.Code
+	}
+	for range 20 {
+		go ask("ann")
+	}
+	for range 19 {
+		if code := <-codes; code != http.StatusTooManyRequests {
+			t.Errorf("while a page of ann is made, another gets %d", code)
+		}
+	}
+	go ask("bob")
+	<-began
+	<-began // bob does not wait for ann
+	if len(began) > 0 {
+		t.Errorf("%d more pages are made at once", len(began))
+	}
+	close(end)
+	if a, b := <-codes, <-codes; a != http.StatusOK || b != http.StatusOK {
+		t.Errorf("got %d and %d", a, b)
+	}
+}
+
 func TestTheConsoleAnswersWhatTheQueryAnswers(t *testing.T) {
 	var records []gate.Record
 	tools, people := []string{"stop_guest", "start_guest", "list"}, []string{"ann", "bob"}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"html/template"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
@@ -42,7 +44,11 @@ type Options struct {
 	// Frozen lists what is frozen, and Freeze freezes as `caponier freeze` does.
 	Frozen func(context.Context) (Table, error)
 	Freeze func(by, scope, name, reason string) error
+	// Wait is how long a page waits for an earlier one of the same person; 0 is 10 seconds.
+	Wait time.Duration
 }
+
+func (o Options) wait() time.Duration { return cmp.Or(o.Wait, 10*time.Second) }
 
 // Panel is a page of tables about the host.
 type Panel struct {
@@ -64,7 +70,10 @@ type Visit struct {
 }
 
 // Console serves the pages. It is safe for concurrent use.
-type Console struct{ opt Options }
+type Console struct {
+	opt   Options
+	turns sync.Map // chan struct{}, by the name of a person
+}
 
 func named(who string, all []string) bool {
 	return who != "" && (slices.Contains(all, who) || slices.Contains(all, "*"))

@@ -80,6 +80,14 @@ func (l *local) policy(ctx context.Context) {
 				"check lists them), the first: %s", len(tools), tools[0])
 		}
 	}
+	if dir := o.Shadow; dir != "" {
+		if _, err := load.FromFolder(ctx, dir, o.Inventory); err != nil {
+			l.found("candidate", Warn, quote("caponier", "policy", "check", dir), "[policy] shadow "+
+				"decides nothing: %v", err)
+		} else {
+			l.found("candidate", OK, "", "%s", dir)
+		}
+	}
 	if !usable {
 		return
 	}

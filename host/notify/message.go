@@ -29,6 +29,9 @@ type Notice struct {
 // plain is text that no service takes for markup, a link or a mention.
 var plain = regexp.MustCompile(`^[A-Za-z0-9 ,()-]*$`)
 
+// spoken keeps an id, which its provider may let a person choose, from being a link or a mention.
+var spoken = strings.NewReplacer("@", " at ", ".", " dot ")
+
 // text says it in a sentence, without the link.
 func (n Notice) text() string {
 	on := ""
@@ -36,7 +39,7 @@ func (n Notice) text() string {
 		on = " on " + n.Target
 	}
 	return fmt.Sprintf("%s asks to run %s%s. It waits for approval until %s UTC.",
-		plaintext.Show(plaintext.Short(n.Principal, 100)), plaintext.Show(n.Tool), on,
+		spoken.Replace(plaintext.Show(plaintext.Short(n.Principal, 100))), plaintext.Show(n.Tool), on,
 		n.Expires.UTC().Format("15:04"))
 }
 

@@ -16,6 +16,8 @@ import (
 const (
 	tries    = 3
 	sendTime = 10 * time.Second // of one try
+	// maxSending bounds the messages to one service, so that one that hangs takes no other's place
+	maxSending = 64
 )
 
 // Notifier tells several services, each by itself. Its methods may be called concurrently. A nil
@@ -26,12 +28,12 @@ type Notifier struct {
 	stop    context.CancelFunc
 	sending sync.WaitGroup
 	pause   time.Duration // before the second try, and twice as long before the third
-	room    chan struct{} // bounds messages in flight
 }
 
 type target struct {
 	name string
 	service
+	room chan struct{} // bounds messages in flight
 }
 
 // New returns a notifier of valid options, nil without any.
@@ -39,30 +41,31 @@ func New(all []Options) *Notifier {
 	if len(all) == 0 {
 		return nil
 	}
-	n := &Notifier{pause: time.Second, room: make(chan struct{}, 64)}
+	n := &Notifier{pause: time.Second}
 	n.running, n.stop = context.WithCancel(context.Background())
 	for i, o := range all {
-		n.to = append(n.to, target{fmt.Sprintf("%s (approval.notify[%d])", o.Kind, i), o.open()})
+		n.to = append(n.to, target{fmt.Sprintf("%s (approval.notify[%d])", o.Kind, i), o.open(),
+			make(chan struct{}, maxSending)})
 	}
 	return n
 }
 
 // Tell sends a notice to each service in the background, three times at most. Failed is told of
-// each that did not take it, by name; the error holds no secret. Where 64 messages are on their
-// way, it fails at once.
+// each that did not take it, by name; the error holds no secret. Where 64 messages to one are on
+// their way, it fails at once.
 func (n *Notifier) Tell(notice Notice, failed func(service string, err error)) {
 	if n == nil || n.running.Err() != nil {
 		return
 	}
 	for _, t := range n.to {
 		select {
-		case n.room <- struct{}{}:
+		case t.room <- struct{}{}:
 		default:
 			failed(t.name, errors.New("too many messages are on their way"))
 			continue
 		}
 		n.sending.Go(func() {
-			defer func() { <-n.room }()
+			defer func() { <-t.room }()
 			if err := n.deliver(t, notice); err != nil {
 				failed(t.name, err)
 			}

@@ -169,6 +169,10 @@ func TestWhatOthersWroteIsNoLinkAndNoMention(t *testing.T) {
 	if got := n.text(); strings.ContainsAny(got, "\u202e\n") {
 		t.Errorf("%q", got)
 	}
+	n.Principal = "@evil.example"
+	if got := n.text(); !strings.HasPrefix(got, " at evil dot example asks to run") {
+		t.Errorf("%q", got)
+	}
 }
 
 // A service that is away is asked three times; one that says no, once. Nobody is led elsewhere, and
@@ -207,7 +211,13 @@ func TestASilentServiceHoldsUpNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	n := New([]Options{{Kind: "ntfy", URL: "http://" + l.Addr().String(), Channel: "x"}})
+	told := make(chan bool, 100)
+	good := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		told <- true
+	}))
+	defer good.Close()
+	n := New([]Options{{Kind: "ntfy", URL: "http://" + l.Addr().String(), Channel: "x"},
+		{Kind: "slack", URL: good.URL}})
 	var mu sync.Mutex
 	over := 0
 	for range 100 {
@@ -218,6 +228,7 @@ func TestASilentServiceHoldsUpNothing(t *testing.T) {
 				over++
 			}
 		})
+		<-told // nor does it hold up another one
 	}
 	n.Close()
 	if over != 100-64 {

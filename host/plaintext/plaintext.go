@@ -124,7 +124,7 @@ func hidden(r rune) bool {
 
 // Show replaces each hidden character by its number, as in ‹U+202E›, newlines and tabs included,
 // and writes the number behind each character that imitates an ASCII one. It is for people who
-// decide by what they read. Show(Show(s)) is Show(s).
+// decide by what they read. Show takes linear time, and Show(Show(s)) is Show(s).
 func Show(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -135,6 +135,7 @@ func Show(s string) string {
 			_, size := utf8.DecodeRuneInString(s)
 			word = s[:size]
 		}
+		rest := s
 		s = s[len(word):]
 		foreign := strings.ContainsFunc(word, func(r rune) bool {
 			return unicode.IsLetter(r) && !isASCIILetter(r) && !strings.ContainsRune(lookalikes, r)
@@ -142,13 +143,13 @@ func Show(s string) string {
 		latin := strings.ContainsFunc(word, isASCIILetter)
 		for i, r := range word {
 			mark := fmt.Sprintf("‹U+%04X›", r)
-			after := word[min(i+utf8.RuneLen(max(r, 0)), len(word)):] + s
+			next := rest[min(i+utf8.RuneLen(max(r, 0)), len(word)):]
 			switch {
 			case hidden(r):
 				b.WriteString(mark)
 			case imitates(r) || strings.ContainsRune(lookalikes, r) && (latin || !foreign):
 				b.WriteRune(r)
-				if !strings.HasPrefix(after, mark) {
+				if !strings.HasPrefix(next, mark) {
 					b.WriteString(mark)
 				}
 			default:

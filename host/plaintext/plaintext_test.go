@@ -158,3 +158,17 @@ func TestShortCutsBetweenCharacters(t *testing.T) {
 		}
 	}
 }
+
+// TestLongTextIsShownSoon has lines as long as the arguments of a call can be. In quadratic time
+// each would take minutes.
+func TestLongTextIsShownSoon(t *testing.T) {
+	for _, part := range []string{"words and ", "word", "раз ", "one раз\u202e", "\x1b[",
+		"а\u0301"} {
+		long := strings.Repeat(part, 2<<20/len(part))
+		began := time.Now()
+		Show(long)
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("2 MiB of %q take %s", part, took)
+		}
+	}
+}

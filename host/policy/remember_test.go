@@ -107,10 +107,13 @@ func TestWhatASiteReadsIsAskedAnew(t *testing.T) {
 		"an argument": `input.args.scalars.vmid == 102`,
 		"the digest":  `endswith(input.args.digest, "3")`,
 		"the id":      `endswith(input.id, "3")`,
+		"a stricter rate": "input.kind\n\tnot calm\n}\n\ncalm if {\n\t" +
+			"data.caponier.core.check.rate.ok with data.site.limits.tool_calls_per_minute as 5",
 	}
+	typed := "# METADATA\n# scope: package\n# schemas:\n#   - data.site: schema.site\n"
 	for name, rule := range rules {
 		dir := copySite(t)
-		write(t, dir, "rules.rego", "package caponier.site.call\n\n"+
+		write(t, dir, "rules.rego", typed+"package caponier.site.call\n\n"+
 			"deny contains {\"id\": \"lab.odd\", \"msg\": \"no\"} if {\n\t"+rule+"\n}\n")
 		write(t, dir, "rules_test.rego", "package caponier.site.call_test\n\n"+
 			"import data.caponier.site.call\n\n"+

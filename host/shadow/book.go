@@ -15,11 +15,19 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 )
 
-// maxBook is the size of a file after which only counts are kept, in bytes.
-const maxBook = 16 << 20
+// maxBook is the size of a file after which only counts are kept, and maxText that of a text of a
+// difference, in bytes.
+const maxBook, maxText = 16 << 20, 4 << 10
+
+// The results of decisions that are no difference.
+const (
+	Skipped = "skipped" // the candidate cannot be asked about the record
+	Dropped = "dropped" // too many wait, or there is no candidate
+)
 
 // A line of a file: a difference, or counts since the line of counts before it.
 type line struct {
@@ -54,6 +62,7 @@ func (b *book) add(c replay.Change, rec gate.Record) {
 	b.counts[c.Change]++
 	switch c.Change {
 	case replay.NewlyAllowed, replay.NewlyRefused, replay.OtherReasons:
+		c.On, c.Says = plaintext.Short(c.On, maxText), plaintext.Short(c.Says, maxText)
 		b.write(line{Time: rec.Time, Rules: differ(c.Before, c.After), Change: &c})
 	}
 }
@@ -105,6 +114,17 @@ type Report struct {
 	Candidate string         `json:"candidate"` // its revision
 	Counts    map[string]int `json:"counts"`    // of decisions, by result
 	Groups    []Group        `json:"groups"`    // the most frequent first
+	Lost      int            `json:"lost"`      // lines that cannot be read
+}
+
+// Asked reports whether the candidate has decided anything.
+func (r Report) Asked() bool {
+	for result, n := range r.Counts {
+		if n > 0 && result != Skipped && result != Dropped {
+			return true
+		}
+	}
+	return false
 }
 
 // Group are differences of one kind, by the same checks, of one tool and principal.
@@ -130,14 +150,15 @@ func Read(dir, revision string, since time.Time) (Report, error) {
 	defer f.Close()
 	at, lines := map[string]int{}, bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
+	for lines.Scan() {
 		var l line
 		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
 		d.DisallowUnknownFields()
-		if err := d.Decode(&l); err != nil {
-			return r, fmt.Errorf("%s:%d: %w", f.Name(), n, err)
-		}
-		if l.Time.Before(since) {
+		switch err := d.Decode(&l); {
+		case err != nil || d.More(): // such as one that a process did not write to its end
+			r.Lost++
+			continue
+		case l.Time.Before(since):
 			continue
 		}
 		for result, count := range l.Counts {
@@ -146,6 +167,12 @@ func Read(dir, revision string, since time.Time) (Report, error) {
 		if l.Change != nil {
 			r.add(at, l)
 		}
+	}
+	// counts are written later than differences, and not by a process that is killed
+	seen := map[string]int{}
+	for _, g := range r.Groups {
+		seen[g.Change] += g.Times
+		r.Counts[g.Change] = max(r.Counts[g.Change], seen[g.Change])
 	}
 	slices.SortStableFunc(r.Groups, func(a, b Group) int { return b.Times - a.Times })
 	return r, lines.Err()

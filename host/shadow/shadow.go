@@ -38,12 +38,6 @@ type Options struct {
 	Inventory load.Inventory // what the candidate's names are held against
 }
 
-// The results of decisions that are no difference.
-const (
-	Skipped = "skipped" // the candidate cannot be asked about the record
-	Dropped = "dropped" // too many wait, or there is no candidate
-)
-
 // Shadow has a candidate decide. Its methods may be called concurrently.
 type Shadow struct {
 	o       Options

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,6 +125,24 @@ func TestAReportGroupsWhatWasKept(t *testing.T) {
 	}
 }
 
+// A report taken before the counts are written counts the differences that are there: what is
+// promoted depends on it.
+func TestAReportCountsWhatIsKeptBeforeItsCounts(t *testing.T) {
+	dir := t.TempDir()
+	b := open(dir, "r1")
+	for range 3 {
+		b.add(replay.Change{Change: replay.NewlyAllowed, Tool: "a"}, gate.Record{Time: time.Now()})
+	}
+	for _, when := range []string{"before", "after"} {
+		r, err := Read(dir, "r1", time.Time{})
+		if err != nil || r.Counts[replay.NewlyAllowed] != 3 {
+			t.Errorf("%s the counts: %v, %v", when, r.Counts, err)
+		}
+		b.flush()
+	}
+	b.close()
+}
+
 // A candidate that check refuses changes nothing, and what is promoted is what was checked.
 func TestAPromotionIsWholeOrNothing(t *testing.T) {
 	dir := t.TempDir()
@@ -162,5 +181,40 @@ func TestAPromotionIsWholeOrNothing(t *testing.T) {
 	}
 	if err := Revert(site); err != nil || text(site) != "old" || text(Former(site)) != "new" {
 		t.Errorf("%v: %q", err, text(site))
+	}
+}
+
+// A line that was not written to its end hides nothing else, and is told. What a process noted
+// before it was killed counts.
+func TestAReportOfWhatWasCutOff(t *testing.T) {
+	dir := t.TempDir()
+	b := open(dir, "r")
+	b.add(replay.Change{Change: replay.NewlyAllowed, On: strings.Repeat("x", 2<<20),
+		Says: strings.Repeat("y", 2<<20)}, gate.Record{})
+	if _, err := b.file.WriteString(`{"time":"2026-01-0`); err != nil { // killed
+		t.Fatal(err)
+	}
+	r, err := Read(dir, "r", time.Time{})
+	if err != nil || r.Lost != 1 || r.Counts[replay.NewlyAllowed] != 1 || !r.Asked() {
+		t.Errorf("of a process that was killed: %+v %v", r.Counts, err)
+	}
+	if _, err := b.file.WriteString("\n"); err != nil {
+		t.Fatal(err)
+	}
+	b.close()
+	c := open(dir, "r")
+	c.add(replay.Change{Change: replay.NewlyAllowed}, gate.Record{})
+	c.close()
+	r, err = Read(dir, "r", time.Time{})
+	if err != nil || r.Lost != 1 || r.Counts[replay.NewlyAllowed] != 2 ||
+		len(r.Groups) != 1 || r.Groups[0].Times != 2 {
+		t.Errorf("%d lost, %+v, %d groups, %v", r.Lost, r.Counts, len(r.Groups), err)
+	}
+	d := open(dir, "dropped")
+	d.add(replay.Change{Change: Dropped}, gate.Record{})
+	d.add(replay.Change{Change: Skipped}, gate.Record{})
+	d.close()
+	if r, err = Read(dir, "dropped", time.Time{}); err != nil || r.Asked() {
+		t.Errorf("all was dropped or skipped, and it was asked: %+v %v", r, err)
 	}
 }

@@ -23,12 +23,15 @@ func main() {
 func execute(ctx context.Context, args []string) int {
 	root := rootCommand()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
-	e := &exit{code: exitUsage, err: err} // of cobra
-	if !errors.As(err, &e) || e.err != nil {
+	e := &exit{code: exitUsage, err: err}
+	if told := errors.As(err, &e); !told && cmd.Runnable() { // of cobra
+		err = fmt.Errorf("%w; want: %s", err, cmd.UseLine())
+	}
+	if e.err != nil {
 		// a node has a say in some errors
 		fmt.Fprintln(os.Stderr, "caponier:", plaintext.Clean(err.Error()))
 	}

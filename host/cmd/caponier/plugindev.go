@@ -63,6 +63,10 @@ func (d *develop) run(v *verb) (err error) {
 	if d.dir, err = filepath.Abs(v.args[0]); err != nil {
 		return err
 	}
+	if info, err := os.Stat(d.dir); err != nil || !info.IsDir() {
+		return usage(fmt.Errorf("there is no folder %s; `caponier plugin new NAME` makes one",
+			d.dir))
+	}
 	d.module, err = filepath.Abs(cmp.Or(d.module, built(d.dir)))
 	if err != nil {
 		return err

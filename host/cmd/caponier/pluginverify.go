@@ -103,13 +103,20 @@ func (j verifyJob) signers(v *verb) ([]signature.Signer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return signature.ParseSigners(data)
+		all, err := signature.ParseSigners(data)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", j.allowed, err)
+		}
+		return all, err
 	case j.keyF != "":
 		data, err := trusted.Read(j.keyF, 64<<10)
 		if err != nil {
 			return nil, err
 		}
 		k, err := signature.ParseKey(string(data))
+		if err != nil {
+			err = fmt.Errorf("%s: %w", j.keyF, err)
+		}
 		return []signature.Signer{{Name: k.String(), Key: k}}, err
 	}
 	dir, err := v.site(j.site)

@@ -69,6 +69,9 @@ func printShadow(w io.Writer, r shadow.Report) {
 				plaintext.Show(x.Says))
 		}
 	}
+	if r.Lost > 0 {
+		fmt.Fprintf(w, "%d lines of what servers noted cannot be read\n", r.Lost)
+	}
 	fmt.Fprintf(w, "%d the same, %d newly allowed, %d newly refused, %d refused for other "+
 		"reasons; %d skipped, %d dropped; candidate %s\n", r.Counts[replay.Same],
 		r.Counts[replay.NewlyAllowed], r.Counts[replay.NewlyRefused],
@@ -145,7 +148,7 @@ func (v *verb) promote(c *config.Config, dir string, since time.Duration, accept
 		n := found.Shadow.Counts
 		code = changeCode(len(found.Replay.NewlyAllowed)+n[replay.NewlyAllowed],
 			len(found.Replay.NewlyRefused)+n[replay.NewlyRefused])
-		if code == exitDone && len(n) == 0 {
+		if code == exitDone && (!found.Shadow.Asked() || found.Shadow.Lost > 0) {
 			code = exitFailed
 		}
 		if code != exitDone && !accept {
@@ -166,8 +169,8 @@ func (v *verb) promote(c *config.Config, dir string, since time.Duration, accept
 		case found.Promoted:
 			fmt.Fprintf(w, "promoted; `caponier policy promote --revert` takes it back\n")
 		case code == exitFailed:
-			fmt.Fprintln(w, "not promoted: no server has asked this candidate; --accept promotes "+
-				"it")
+			fmt.Fprintln(w, "not promoted: no server has asked this candidate ([policy] "+
+				"shadow), or not all that servers noted can be read; --accept promotes it")
 		default:
 			fmt.Fprintln(w, "not promoted: it changes decisions; --accept promotes it")
 		}

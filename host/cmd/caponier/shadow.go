@@ -9,7 +9,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/shadow"
 )
 
-// shadowDir is where the differences of candidates are kept.
 // shadow has the candidate of the configuration decide beside the site, in a server.
 func (h *host) shadow(ctx context.Context, o *gate.Options) {
 	if h.cfg.Policy.Shadow == "" {

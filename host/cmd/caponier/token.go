@@ -24,8 +24,6 @@ func (g *global) tokens(do func(*identity.Tokens, *config.Config) error) error {
 	switch {
 	case err != nil:
 		return err
-	case c.Identity.InStore && c.Store.URL == "":
-		return usage(fmt.Errorf("%s: [identity] tokens_in_store needs [store] url", c.File))
 	case c.Identity.InStore:
 		return withShared(c, func(s state) error {
 			return do(&identity.Tokens{Kept: s.kept()}, c)

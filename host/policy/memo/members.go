@@ -25,10 +25,10 @@ type member struct {
 // modules. It finds too many rather than too few: a reference with a variable in it counts as all
 // that it may refer to.
 func MembersOf(c *ast.Compiler, rule ast.Ref, apart ...ast.Ref) *Members {
-	f := finder{compiler: c, seen: map[*ast.Rule]bool{}, members: &Members{}}
+	f := finder{compiler: c, seen: map[visit]bool{}, members: &Members{}}
 	for _, ref := range apart {
 		for _, r := range c.GetRulesExact(ref) {
-			f.seen[r] = true
+			f.seen[visit{r, false}] = true
 		}
 	}
 	f.follow(rule)
@@ -38,18 +38,24 @@ func MembersOf(c *ast.Compiler, rule ast.Ref, apart ...ast.Ref) *Members {
 
 type finder struct {
 	compiler *ast.Compiler
-	seen     map[*ast.Rule]bool
+	seen     map[visit]bool
+	with     bool // what is visited stands below "with"
 	members  *Members
+}
+
+type visit struct {
+	rule *ast.Rule
+	with bool
 }
 
 // follow finds what the rules depend on that a reference may refer to.
 func (f *finder) follow(ref ast.Ref) {
 	all := ast.RulesOptions{IncludeHiddenModules: true}
 	for _, r := range f.compiler.GetRulesDynamicWithOpts(ref, all) {
-		if f.seen[r] {
+		if f.seen[visit{r, f.with}] {
 			continue
 		}
-		f.seen[r] = true
+		f.seen[visit{r, f.with}] = true
 		f.visit(r, typesOnly(r))
 	}
 }
@@ -62,6 +68,12 @@ func (f *finder) visit(r *ast.Rule, typed map[*ast.Expr]ast.Ref) {
 		case *ast.Expr:
 			if ref := typed[x]; ref != nil {
 				f.read(ref, true)
+				return true
+			}
+			if len(x.With) > 0 && !f.with {
+				f.with = true
+				v.Walk(x)
+				f.with = false
 				return true
 			}
 		case *ast.With:

@@ -56,7 +56,11 @@ func (s *Store) count(ctx context.Context, locks, keys []string, principal strin
 		args: []any{locks, keys, principal, s.now()}}, func(r pgx.Rows) error {
 		var key string
 		var n, oldest int64
-		err := r.Scan(&got.now, &key, &n, &oldest, &got.micros, &got.stamp)
+		var stamp *string // null where there is none
+		err := r.Scan(&got.now, &key, &n, &oldest, &got.micros, &stamp)
+		if stamp != nil {
+			got.stamp = *stamp
+		}
 		for i := range keys {
 			if keys[i] == key {
 				got.rates[i] = egress.Rate{Count: n, Free: time.Unix(oldest+61, 0)}

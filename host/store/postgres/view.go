@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,7 +71,9 @@ func (s *Store) latest(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.setSkew(s.clocks(before, ms))
+	if stamp != "" {
+		s.setSkew(s.clocks(before, ms))
+	}
 	return s.as(ctx, stamp, began)
 }
 
@@ -84,8 +87,15 @@ func (s *Store) noteStamp(ctx context.Context, stamp string, began time.Time) {
 	}
 }
 
+var errNoStamp = errors.New("the table caponier.changes has lost its row, so that no freeze and " +
+	"no end of a token would be seen: restore the database, or INSERT INTO caponier.changes " +
+	"VALUES (gen_random_uuid())")
+
 // as returns the view with a stamp that was current since began. It reads what it has not.
 func (s *Store) as(ctx context.Context, stamp string, began time.Time) (*view, error) {
+	if stamp == "" {
+		return nil, fmt.Errorf("using the store at %s: %w", s.at, errNoStamp)
+	}
 	s.mu.Lock()
 	v := s.seen
 	s.mu.Unlock()
