@@ -10,7 +10,7 @@ SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
 ALL := ./... github.com/caponier-mcp/caponier/sdk/...
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-parts soak chaos nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all site spelling clean
+.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-parts soak chaos replicas nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all site spelling clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host client policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -134,7 +134,7 @@ bench: all
 bench-parts: all modules
 	$(GO) test -run '^$$' -bench . -skip Table -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote ./host/audit ./host/store ./host/front/http
 
-# The official MCP conformance suite, both TypeScript clients and the inspector; needs npm and its registry once.
+# The official MCP conformance suite, also through a balancer before two hosts, both TypeScript clients and the inspector; needs npm and its registry once.
 conformance: all
 	sh test/conformance/conformance.sh
 
@@ -147,8 +147,12 @@ soak:
 chaos:
 	CAPONIER_CHAOS=$${CHAOS:-3000} $(GO) test -run TestChaos -timeout 180m -count=1 -v ./test
 
+# Two hosts, PostgreSQL and HAProxy, each killed again and again under calls.
+replicas:
+	CAPONIER_CALLS=$${CALLS:-2000} $(GO) test -run 'Replica|KillsOfEachPart|RedOperationsOfTwoHosts' -timeout 60m -count=1 -v ./test
+
 # What takes hours: CI runs short forms of all of it.
-nightly: soak chaos packaging-all
+nightly: soak chaos replicas packaging-all
 	$(MAKE) fuzz FUZZTIME=10m
 
 fuzz:

@@ -395,7 +395,7 @@ func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 func picture(t *testing.T, web *chromium, name string) {
 	t.Helper()
 	png := web.picture()
-	if !bytes.HasPrefix(png, []byte("\x89PNG")) || len(png) < 5_000 || len(png) > 200_000 {
+	if !bytes.HasPrefix(png, []byte("\x89PNG")) || len(png) < 5_000 || len(png) > 300_000 {
 		t.Errorf("%s has %d bytes", name, len(png))
 	}
 	if *pictures {

@@ -123,7 +123,7 @@ var guestTools = map[string][]string{
 		"broken_stats",
 	},
 	"bench": {"bench_true", "bench_nothing"},
-	"steps": {"steps_run"},
+	"steps": {"steps_run", "steps_ask"},
 
 	"callers": {
 		"callers_keep",

@@ -129,9 +129,11 @@ func (w *twoHosts) inOrder(t *testing.T, acked *sync.Map) {
 					!strings.Contains(line, `"op":"ssh_exec"`) {
 					continue
 				}
-				var rec struct{ Time time.Time }
-				must(t, json.Unmarshal([]byte(line), &rec))
-				intents[m] = rec.Time
+				var entry struct{ Record struct{ Time time.Time } }
+				must(t, json.Unmarshal([]byte(line), &entry))
+				if intents[m] = entry.Record.Time; intents[m].IsZero() {
+					t.Fatalf("the journal's time of %s cannot be read: %s", m, line)
+				}
 			}
 		}
 	}

@@ -254,6 +254,9 @@ func (b *Blobs) Execute(
 			return gate.Result{}, gate.Fail("bad_request",
 				"want at most %d bytes as text or base64, and ttl_s not negative", maxData)
 		}
+		if err := screened(q, data); err != nil {
+			return gate.Result{}, err
+		}
 		e, err := b.keep(ctx, who, op.Name, op.MIME, data, time.Duration(op.TTLS)*time.Second)
 		if err != nil {
 			return gate.Result{}, err
@@ -271,11 +274,23 @@ func (b *Blobs) Execute(
 			return gate.Result{}, err
 		}
 		if op.Local != "" {
+			if err := screened(q, data); err != nil {
+				return gate.Result{}, err
+			}
 			return b.copy(e, data, op)
 		}
 		return part(e, data, op, d.Obligations.MaxBytes), nil
 	}
 	return gate.Result{}, gate.Fail("bad_request", "%s is not an operation of blobs", q.Op.Import())
+}
+
+// screened returns why the data must not be handed over.
+func screened(q gate.Question, data []byte) error {
+	if q.Screen == nil {
+		return nil
+	}
+	_, err := q.Screen.Write(data)
+	return cmp.Or(err, q.Screen.Close())
 }
 
 // load returns a blob and its bytes: all of them for a copy, else at most maxData from the offset.

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -193,6 +194,12 @@ func (e *Egress) result(
 	if op.Save && (op.MaxBytes == 0 || v.Bytes > min(op.MaxBytes, maxInline)) {
 		if e.opts.Keeper == nil {
 			return gate.Result{}, gate.Fail("blob", "this host keeps no blobs")
+		}
+		if q.Screen != nil {
+			_, err := q.Screen.Write(a.body)
+			if err = cmp.Or(err, q.Screen.Close()); err != nil {
+				return gate.Result{}, err
+			}
 		}
 		id, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID,
 			"response", a.mime, a.body)

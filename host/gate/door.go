@@ -143,8 +143,8 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 		out, err := d.run(ctx, r, dec)
 		a.Outcome, a.Refused, a.Output = r.outcome(out, err), r.refused, out
 		notes := out.Notes // a copy, so that the record does not keep the output
-		rec.Outcome, rec.Bytes, rec.Refused, rec.Notes = a.Outcome, int64(len(out.JSON)),
-			r.refusals, &notes
+		rec.Outcome, rec.Bytes, rec.Refused, rec.Notes, rec.Hits = a.Outcome,
+			int64(len(out.JSON)), r.refusals, &notes, out.Hits
 		return out, err
 	}
 	_, a.Err = pass(ctx, &d.o, Question{Kind: KindCall, Call: r.Call}, run)

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -133,6 +134,7 @@ type Result struct {
 	Stage  *StageDir // a directory that now belongs to the call
 	Plan   bool      // the operation was recorded, and Value is what success would look like
 	Next   abi.Op    // the operation that this one leads to, such as a redirect; decided by itself
+	Hits   []Hit     // also beside an error
 }
 
 // Facts are what was looked up before a decision. Pointers are nil where nothing was.
@@ -184,6 +186,9 @@ type Question struct {
 	Time  time.Time
 	// Progress reports to the client how far an operation is. It may be nil, and is not decided on.
 	Progress func(done, total float64, message string)
+	// Screen, unless nil, gets all bytes of a file or blob before that is handed over. The error
+	// of its Close says that nothing may be left of it.
+	Screen io.WriteCloser
 }
 
 // Reason is one thing that policy says against a question.

@@ -77,6 +77,7 @@ type Output struct {
 	Code  int
 	JSON  json.RawMessage
 	Notes Notes
+	Hits  []Hit // also beside an error
 }
 
 // Options are the parts of a [Door]. New panics without those that it needs.

@@ -35,6 +35,7 @@ type Record struct {
 	DurationUS int64           `json:"duration_us,omitempty"`
 	Refused    int             `json:"refused,omitempty"` // operations of the call
 	Notes      *Notes          `json:"notes,omitempty"`
+	Hits       []Hit           `json:"hits,omitempty"`    // in what went back, never their values
 	Verdict    *Verdict        `json:"verdict,omitempty"` // of an approval
 	Plan       string          `json:"plan,omitempty"`    // digest: made by the call, or binding it
 }

@@ -151,7 +151,7 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 			r.unknown = true
 			r.mu.Unlock()
 		}
-		rec.Exit, rec.Bytes, rec.SHA256 = res.Exit, res.Bytes, res.SHA256
+		rec.Exit, rec.Bytes, rec.SHA256, rec.Hits = res.Exit, res.Bytes, res.SHA256, res.Hits
 		return res, err
 	}
 	return pass(ctx, r.o, q, act)

@@ -133,6 +133,13 @@ type FileFacts struct {
 	LocalBytes int64  `json:"local_bytes"`
 }
 
+// Hit counts what a detector found in a result. Action is what policy made of it.
+type Hit struct {
+	Detector string `json:"detector"`
+	Count    int    `json:"count"`
+	Action   string `json:"action"` // allow | mask | refuse
+}
+
 // Addr is a resolved address with the class that the host assigns to it.
 type Addr struct {
 	IP    string `json:"ip"`

@@ -30,6 +30,7 @@ type Meter struct {
 	journaling prometheus.Histogram
 	unwritten  prometheus.Counter
 	operations *prometheus.HistogramVec
+	hits       *prometheus.CounterVec
 	undecided  prometheus.Counter
 	calls      *prometheus.CounterVec
 	calling    *prometheus.HistogramVec
@@ -71,6 +72,9 @@ func NewMeter(version string) *Meter {
 		"Records that could not be written.").WithLabelValues()
 	m.operations = timer("caponier_operation_duration_seconds",
 		"Time of operations, nodes included.", slow, "op", "outcome")
+	m.hits = counter("caponier_result_hits_total",
+		"Secrets that detectors found in what goes back, by what policy made of them.",
+		"detector", "action")
 	m.undecided = counter("caponier_fail_open_total",
 		"Outcomes without an allowed decision in the journal. Anything but 0 is a bug.").
 		WithLabelValues()
@@ -87,6 +91,17 @@ func NewMeter(version string) *Meter {
 		"lock": counter("caponier_lock_reloads_total", "Attempts to load plugins.lock again. A "+
 			"failed one withdraws what left the lock, and adds nothing.", "result"),
 	}
+	m.zeros()
+	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "caponier_build_info",
+		Help: "1, with the versions of the host and of Go."}, []string{"version", "goversion"})
+	build.WithLabelValues(version, runtime.Version()).Set(1)
+	m.registry.MustRegister(build, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// zeros shows what has not happened yet as 0.
+func (m *Meter) zeros() {
 	for _, reason := range reasons {
 		m.refused.WithLabelValues(reason)
 	}
@@ -94,12 +109,6 @@ func NewMeter(version string) *Meter {
 		m.reloads["policy"].WithLabelValues(result)
 		m.reloads["lock"].WithLabelValues(result)
 	}
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "caponier_build_info",
-		Help: "1, with the versions of the host and of Go."}, []string{"version", "goversion"})
-	build.WithLabelValues(version, runtime.Version()).Set(1)
-	m.registry.MustRegister(build, collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
 }
 
 // Handler serves the metrics.
@@ -222,6 +231,9 @@ func (j meteredJournal) Outcome(ctx context.Context, r gate.Record) error {
 	}
 	delete(j.m.allowed, r.ID)
 	j.m.mu.Unlock()
+	for _, h := range r.Hits {
+		j.m.hits.WithLabelValues(h.Detector, h.Action).Add(float64(h.Count))
+	}
 	if r.Kind == "operation" {
 		j.m.operations.WithLabelValues(r.Op, string(r.Outcome)).Observe(float64(r.DurationUS) / 1e6)
 	}

@@ -34,6 +34,7 @@ type Shown struct {
 	Undoes   string        `json:"undoes"`    // the call that it takes back
 	UndoneBy []string      `json:"undone_by"` // calls that took it back, or began to
 	Rows     []Row         `json:"rows"`
+	Hits     []gate.Hit    `json:"hits,omitempty"` // in what went back, never their values
 }
 
 // Row is a step of the plan, or an operation above green that is none.
@@ -83,6 +84,7 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 		if r.Plan != "" && s.Plan == "" {
 			s.Plan, made = r.Plan, plans[r.Plan]
 		}
+		s.Hits = append(s.Hits, r.Hits...)
 		switch {
 		case r.Kind == "operation":
 			ops = append(ops, r)
@@ -236,12 +238,10 @@ func (s Shown) Text(w io.Writer) error {
 		fmt.Fprintf(&b, "plan %s, NOT COMPLETE: %s; made by %s\n", s.Plan,
 			plaintext.Short(plaintext.Show(s.Ends), maxLine), s.DryRun)
 	}
-	if s.Undoes != "" {
-		fmt.Fprintf(&b, "undoes call %s\n", plaintext.Show(s.Undoes))
+	for _, h := range s.Hits {
+		fmt.Fprintf(&b, "%d × %s in a result: %s\n", h.Count, plaintext.Show(h.Detector), h.Action)
 	}
-	for _, by := range s.UndoneBy {
-		fmt.Fprintf(&b, "undone by call %s\n", by)
-	}
+	s.undone(&b)
 	if s.Approval != "" {
 		fmt.Fprintf(&b, "approved by %s on %s (%s)\n", plaintext.Show(s.By), s.Channel, s.Approval)
 	}
@@ -266,4 +266,13 @@ func (s Shown) Text(w io.Writer) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (s Shown) undone(b *strings.Builder) {
+	if s.Undoes != "" {
+		fmt.Fprintf(b, "undoes call %s\n", plaintext.Show(s.Undoes))
+	}
+	for _, by := range s.UndoneBy {
+		fmt.Fprintf(b, "undone by call %s\n", by)
+	}
 }

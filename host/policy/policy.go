@@ -118,7 +118,7 @@ type Rules struct {
 const answerVar = ast.Var("answer")
 
 // Compile makes rules. The compiler must hold the packages caponier.core.call, .operation, .plan,
-// .visible, .listing and .roles.
+// .visible, .listing, .result and .roles.
 func Compile(ctx context.Context, s Source) (*Rules, error) {
 	r := &Rules{Source: s, queries: map[string]ast.Body{}}
 	for entry, rule := range map[string]string{
@@ -128,6 +128,8 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		"plan":      "data.caponier.core.plan.decision",
 		"listing":   "data.caponier.core.listing.allowed",
 		"rate":      rateRule,
+		"result":    "data.caponier.core.result.answer",
+		"detectors": "data.caponier.core.result.detectors",
 		"able":      "[c | some c in data.caponier.core.listing.able]",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
@@ -241,6 +243,11 @@ func (r *Rules) Answer(ctx context.Context, in ast.Value) (gate.Decision, error)
 	d, err := r.once(ctx, entry, in)
 	d.Revision = r.Revision
 	return d, err
+}
+
+// Value returns the value of the rule of an entry about a value that [Rules.Input] returned.
+func (r *Rules) Value(ctx context.Context, entry string, in ast.Value) (ast.Value, error) {
+	return r.eval(ctx, entry, in)
 }
 
 // effectiveRoles returns, sorted, the roles that the site and the credential give a principal

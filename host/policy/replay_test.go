@@ -224,6 +224,33 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 	}
 }
 
+// A record has no facts of guests that its policy did not ask for. What a candidate that asks would
+// decide is then not known, and never the same.
+func TestWhatACandidateNeedsFactsForIsAChange(t *testing.T) {
+	e, dir := site(t, lab), copySite(t)
+	edit(t, dir, "data.yaml", "protected:\n", "protected:\n  tags: {prod: {reason: customers}}\n")
+	edit(t, dir, "data.yaml", `    "103": {reason: management VM of the lab}`,
+		`    "99999": {reason: another one}`)
+	records := slices.Values([]gate.Record{recordOf(t, e, "A", statusCall()),
+		recordOf(t, e, "B", deniedQuestions(t)["protected"]),
+		recordOf(t, e, "C", deniedQuestions(t)["op command"])})
+	diff, err := replay.Replay(context.Background(), records, dir)
+	if err != nil || len(diff.NewlyRefused) != 1 || len(diff.NewlyAllowed) != 1 ||
+		diff.NewlyRefused[0].DecisionID != "A" || diff.NewlyAllowed[0].DecisionID != "B" {
+		t.Fatalf("%+v %v", diff, err)
+	}
+	for change, want := range map[string]string{
+		diff.NewlyRefused[0].Says: "It was allowed. What it would be is not known: the " +
+			"candidate asks what the cluster says of 101, and the record does not have it",
+		diff.NewlyAllowed[0].Says: "What it would be is not known: the candidate asks what the " +
+			"cluster says of 103",
+	} {
+		if !strings.Contains(change, want) {
+			t.Errorf("%q\nwant %q", change, want)
+		}
+	}
+}
+
 // measured is what Test says of a folder: it takes seconds, and two tests ask for the same one.
 func measured(dir string) (load.TestReport, error) {
 	once, _ := reports.LoadOrStore(

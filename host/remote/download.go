@@ -43,6 +43,9 @@ func (v *visit) download(op abi.SFTPGet) (gate.Result, error) {
 	err := v.job.r.workspace.Receive(files.Saving{
 		Principal: v.job.q.Call.Principal.ID, Name: op.Local, Overwrite: op.Overwrite,
 		Fill: func(w io.Writer) (size int64, err error) {
+			if screen := v.job.q.Screen; screen != nil {
+				w = io.MultiWriter(w, screen)
+			}
 			res.Bytes, res.SHA256, err = v.get(w, least(op.MaxBytes, v.job.max))
 			return res.Bytes, err
 		},
@@ -54,6 +57,9 @@ func (v *visit) download(op abi.SFTPGet) (gate.Result, error) {
 			}
 			if !v.pledge.Send() {
 				return v.ctx.Err()
+			}
+			if screen := v.job.q.Screen; screen != nil {
+				return screen.Close()
 			}
 			return nil
 		}})

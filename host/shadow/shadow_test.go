@@ -125,6 +125,24 @@ func TestAReportGroupsWhatWasKept(t *testing.T) {
 	}
 }
 
+// A report taken before the counts are written counts the differences that are there: what is
+// promoted depends on it.
+func TestAReportCountsWhatIsKeptBeforeItsCounts(t *testing.T) {
+	dir := t.TempDir()
+	b := open(dir, "r1")
+	for range 3 {
+		b.add(replay.Change{Change: replay.NewlyAllowed, Tool: "a"}, gate.Record{Time: time.Now()})
+	}
+	for _, when := range []string{"before", "after"} {
+		r, err := Read(dir, "r1", time.Time{})
+		if err != nil || r.Counts[replay.NewlyAllowed] != 3 {
+			t.Errorf("%s the counts: %v, %v", when, r.Counts, err)
+		}
+		b.flush()
+	}
+	b.close()
+}
+
 // A candidate that check refuses changes nothing, and what is promoted is what was checked.
 func TestAPromotionIsWholeOrNothing(t *testing.T) {
 	dir := t.TempDir()

@@ -129,7 +129,8 @@ func TestAStoreOfVersion2IsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := s.sure.Exec("ALTER TABLE approvals DROP COLUMN origin; DROP TABLE sessions;" +
-		"DROP TABLE stages; DROP TABLE trial; DROP TABLE snapshots; DROP TABLE steps; CREATE " +
+		"DROP TABLE stages; DROP TABLE trial; DROP TABLE snapshots; DROP TABLE steps; " +
+		"DROP TABLE leases; CREATE " +
 		"TABLE tokens (id TEXT); PRAGMA " +
 		"user_version = 2")
 	if err = errors.Join(err, s.Close()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
@@ -25,6 +26,7 @@ type engine interface {
 	approval.Store
 	blob.Index
 	undo.Book
+	lease.Book
 	Usage(ctx context.Context) (store.Usage, error)
 	Close() error
 }
@@ -423,6 +425,7 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				t.Errorf("expired %v and %v, %v %v", ids, more, err, err2)
 			}
 		},
+		"a lease is one host's, for its time": leases,
 		"16 takers over two handles take exactly what there is": func(t *testing.T, a, b engine,
 			c *clock) {
 			if _, err := a.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent",

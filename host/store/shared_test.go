@@ -250,7 +250,7 @@ func TestHostsMigrateOneAtATime(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := len(server.Rows(database, "SELECT version FROM caponier.schema")); n != 1 {
+		if n := len(server.Rows(database, "SELECT version FROM caponier.schema")); n != 2 {
 			t.Errorf("round %d: %d versions", round, n)
 		}
 	}
@@ -274,7 +274,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	} {
 		err := ask()
 		if err == nil || !strings.Contains(err.Error(), "it has the schema version 1000000, this "+
-			"program reads 1: upgrade this host") || errors.As(err, new(*postgres.AwayError)) {
+			"program reads 2: upgrade this host") || errors.As(err, new(*postgres.AwayError)) {
 			t.Errorf("got %v", err)
 		}
 	}
@@ -295,7 +295,9 @@ func TestNoRowHasASecret(t *testing.T) {
 		Detail: []byte("{}")}, 9)
 	_, _, err3 := s.Take(bg, call("agent", "105"))
 	_, err4 := s.Reserve(bg, "agent", 1, 9)
-	err = errors.Join(err, err2, err3, err4, kept.Revoke(made.Prefix),
+	_, _, err6 := s.TakeLease(bg, "guest 101 of pve", "call 1", time.Hour)
+	_, err5 := s.KeepRound(bg, "digest", "agent", []byte("sealed"), 9, 9, time.Hour)
+	err = errors.Join(err, err2, err3, err4, err5, err6, kept.Revoke(made.Prefix),
 		s.AddFreeze(bg, freeze.Freeze{Kind: "all", By: "ops"}),
 		s.Begin(bg, approval.Session{ID: "digest", Name: "ann", Expires: later}),
 		s.AddBlob(bg, blob.Entry{ID: "b", Principal: "agent", Expires: later}, 9),
@@ -305,7 +307,7 @@ func TestNoRowHasASecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	tables := server.Rows(database, "SELECT tablename FROM pg_tables WHERE schemaname = 'caponier'")
-	if len(tables) < 11 {
+	if len(tables) < 13 {
 		t.Errorf("tables %v", tables)
 	}
 	for _, table := range tables {

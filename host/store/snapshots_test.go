@@ -13,7 +13,8 @@ func TestSnapshotsAreRecordedChangedAndForgotten(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	s := open(t, Options{Dir: dir})
 	// The release before made version 3, without this table.
-	_, err := s.sure.Exec("DROP TABLE snapshots; DROP TABLE steps; PRAGMA user_version = 3")
+	_, err := s.sure.Exec("DROP TABLE snapshots; DROP TABLE steps; DROP TABLE leases; " +
+		"PRAGMA user_version = 3")
 	if err = errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,10 @@
 package store_test
 
 import (
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,6 +42,43 @@ func BenchmarkDecision(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+		})
+	}
+}
+
+// BenchmarkHosts is how many calls a second one database counts, for this many hosts with four
+// callers each.
+func BenchmarkHosts(b *testing.B) {
+	server := pgtest.Start(b)
+	for _, n := range []int{1, 2, 10, 100} {
+		b.Run(fmt.Sprint(n, " hosts"), func(b *testing.B) {
+			url := server.URL(server.Database())
+			if n == 100 { // so many connections as the server of the test has
+				url += "&pool_max_conns=1"
+			}
+			hosts := make([]*postgres.Store, n)
+			for i := range hosts {
+				hosts[i] = shared(b, postgres.Options{URL: url, Timeout: 30 * time.Second})
+				if err := hosts[i].Ready(bg); err != nil {
+					b.Fatal(err)
+				}
+			}
+			var calls atomic.Int64
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			for h, s := range hosts {
+				for c := range 4 {
+					wg.Go(func() {
+						for calls.Add(1) <= int64(b.N) {
+							if _, _, err := s.Take(bg, call(fmt.Sprint(h, " ", c))); err != nil {
+								b.Error(err)
+							}
+						}
+					})
+				}
+			}
+			wg.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
 		})
 	}
 }

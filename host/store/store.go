@@ -1,5 +1,5 @@
 // Package store keeps what all processes of one host must agree on: rates, budgets, approvals,
-// sessions of the approval page, blobs, stages, snapshots.
+// sessions of the approval page, blobs, stages, snapshots, leases.
 package store
 
 import (
@@ -22,6 +22,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/trusted"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
@@ -85,6 +86,7 @@ var (
 	_ blob.Index     = (*Store)(nil)
 	_ egress.Ledger  = (*Store)(nil)
 	_ undo.Book      = (*Store)(nil)
+	_ lease.Book     = (*Store)(nil)
 )
 
 //go:embed schema.sql
@@ -99,8 +101,11 @@ var snapshots string
 //go:embed steps.sql
 var steps string
 
+//go:embed leases.sql
+var leases string
+
 // schemaVersion goes up with every change of the tables.
-const schemaVersion = 5
+const schemaVersion = 6
 
 // Open opens the store in its directory, or makes it. It refuses files that another user can
 // change.
@@ -213,15 +218,17 @@ func (s *Store) migrate(ctx context.Context) error {
 		case schemaVersion:
 			return nil
 		case 0:
-			change = schema + added + snapshots + steps
+			change = schema + added + snapshots + steps + leases
 		case 2:
 			change = "DROP TABLE tokens; DELETE FROM approvals WHERE state = 'cancelled';" +
 				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;" +
-				added + snapshots + steps
+				added + snapshots + steps + leases
 		case 3:
-			change = snapshots + steps
+			change = snapshots + steps + leases
 		case 4:
-			change = steps
+			change = steps + leases
+		case 5:
+			change = leases
 		default:
 			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away "+
 				"to begin a new one", have, schemaVersion)

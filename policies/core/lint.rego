@@ -9,6 +9,7 @@ package caponier.core.lint
 
 import data.caponier.core.command
 import data.caponier.core.files
+import data.caponier.core.result
 import data.caponier.core.tier
 
 grammar := data.core.grammar
@@ -87,6 +88,27 @@ problems contains problem if {
 		"snapshot: names neither a tier nor tools, so no snapshot would be taken;",
 		"add \"tier: red\", or what the site wants, or leave the key out",
 	])
+}
+
+# Each detector has an action, so that none is lost with a key.
+problems contains problem if {
+	some name in detectors
+	not data.site.results.actions[name]
+	problem := sprintf(
+		"results/actions/%s: is missing, and no key is taken for granted; add \"%s: mask\"",
+		[name, name],
+	)
+}
+
+problems contains sprintf("results/actions/%s: there is no detector %q", [name, name]) if {
+	some name, _ in data.site.results.actions
+	not name in detectors
+}
+
+detectors := {name |
+	data.site.results
+	some all in [result.builtin, data.site.results.detectors]
+	some name, _ in all
 }
 
 # A pattern that is none would be an error in every decision.

@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,8 +54,17 @@ func TestMain(m *testing.M) {
 }
 
 // green is a read and yellow a command above green, both of execute_ssh. A login shell runs both
-// itself.
+// itself. new is a read that was not asked for before.
 var commands = map[string]string{"green": "true", "yellow": "pwd"}
+
+var asked atomic.Int64
+
+func command(tier string) string {
+	if tier == "new" {
+		return fmt.Sprintf("echo %d", asked.Add(1))
+	}
+	return commands[tier]
+}
 
 // bare serves execute_ssh over a pooled connection, and mallocs, and decides nothing.
 func bare(way string) error {
@@ -277,11 +287,11 @@ func serve(t testing.TB, cmd *exec.Cmd) string {
 func (s *subject) call(t testing.TB, tier string) {
 	t.Helper()
 	if s.session == nil {
-		_, err := raw(s.client, commands[tier])
+		_, err := raw(s.client, command(tier))
 		must(t, err)
 		return
 	}
-	s.tool(t, "execute_ssh", map[string]any{"node": "pve1", "command": commands[tier]})
+	s.tool(t, "execute_ssh", map[string]any{"node": "pve1", "command": command(tier)})
 }
 
 func (s *subject) tool(t testing.TB, name string, args map[string]any) string {

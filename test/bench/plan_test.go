@@ -13,7 +13,7 @@ import (
 func (s *subject) plan(t testing.TB, tier string) {
 	t.Helper()
 	r, err := s.session.CallTool(context.Background(), &mcp.CallToolParams{Name: "execute_ssh",
-		Arguments: map[string]any{"node": "pve1", "command": commands[tier]},
+		Arguments: map[string]any{"node": "pve1", "command": command(tier)},
 		Meta:      mcp.Meta{"io.caponier/plan": true}})
 	must(t, err)
 	if r.IsError || tier != "green" && r.Meta["io.caponier/plan"] == nil {

@@ -73,7 +73,7 @@ func BenchmarkTable(b *testing.B) {
 	for _, load := range []string{"quiet", "disk", "processor"} {
 		stop := p.load(b, load)
 		for range 2 * rounds {
-			for _, tier := range []string{"green", "yellow"} {
+			for _, tier := range []string{"green", "new", "yellow"} {
 				base := 0.0
 				for _, s := range subjects {
 					took := s.block(b, tier, 20)

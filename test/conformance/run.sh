@@ -15,6 +15,6 @@ fi
 failed=
 for requirements in 2025-11-25 2026-07-28; do
 	echo "== MCP $requirements"
-	"$node" "$suite" server --url "$url" --requirements "$requirements" -o "results/$requirements" || failed="$failed $requirements"
+	"$node" "$suite" server --url "$url" --requirements "$requirements" -o "results/${RESULTS:+$RESULTS-}$requirements" || failed="$failed $requirements"
 done
 test -z "$failed" || { echo "run.sh: requirements that do not pass whole:$failed" >&2; exit 1; }

@@ -14,6 +14,8 @@ trap 'rm -rf "$work"' EXIT
 
 echo "== compose.yaml: what compose makes of it"
 (cd "$root/packaging" && go tool -modfile=../test/tools/go.mod cmd compose.yaml >"$work/compose.yaml")
+(cd "$root/examples/cluster" && go tool -modfile=../../test/tools/go.mod cmd compose.yaml >"$work/cluster.yaml")
+grep -q "ipv4_address: 10.0.0.12" "$work/cluster.yaml"
 grep -q "context: $(cd "$root" && pwd)\$" "$work/compose.yaml" && grep -q "read_only: true" "$work/compose.yaml"
 
 echo "== alerts: what Prometheus makes of them, and of the dashboard's expressions"

@@ -130,8 +130,11 @@ func usesIn(p *packages.Package, file *ast.File, iface *types.Interface, name st
 var wrappers = []string{
 	"host/native Run Runner.Run",
 	"host/undo Execute Executor.Execute",
+	"host/lease Execute Executor.Execute",
 	"host/recording Execute Executor.Execute",
 	"host/undo record Executor.Execute",
+	"host/result Execute Executor.Execute",
+	"host/result Run Runner.Run",
 }
 
 func TestOnlyTheGateActs(t *testing.T) {

@@ -54,6 +54,7 @@ var readers = map[string][]string{
 		"no: exit codes, by the lying server (host/remote/liar_test.go)"},
 	"host/remote/internal/files": {"host/remote/internal/files.FuzzAnswers",
 		"host/remote/internal/files.FuzzReferee"},
+	"host/result":  {"host/result.FuzzOutput"},
 	"host/sandbox": {"host/sandbox.FuzzImports", "host/sandbox/meter.FuzzRewrite"},
 	"host/shadow":  {"no: files that the host itself wrote; a report decides nothing"},
 	"host/store":   {"no: rows that the host itself wrote"},

@@ -27,10 +27,10 @@ const (
 // maxLines bounds sets of packages, each without the packages below it. The decision path is what
 // runs between a question and its decision.
 var maxLines = map[string]int{
-	"../../host/gate":   1_631,
+	"../../host/gate":   1_648,
 	"../../host/policy": 550,
 	"../../host/policy ../../host/policy/input ../../host/policy/value " +
-		"../../host/policy/redact": 1_703,
+		"../../host/policy/redact": 1_760,
 }
 
 // sources returns the files that git tracks, or would, with this ending.

@@ -36,7 +36,6 @@ type scribe struct {
 	now  time.Time
 	n    int
 	open []gate.Record
-	ops  []gate.Record
 }
 
 // write adds records to a journal.

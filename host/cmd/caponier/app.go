@@ -14,12 +14,15 @@ import (
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/inventory"
+	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/native"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/policy/returned"
+	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/host/sweep"
@@ -106,7 +109,7 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if err := h.looks(o, own); err != nil {
 		return err
 	}
-	h.door = gate.New(o, own)
+	h.door = gate.New(o, h.guard.Runner(own))
 	h.native = func(ctx context.Context, tool string, args any) gate.Answer {
 		return own.Call(ctx, h.door, tool, args)
 	}
@@ -227,8 +230,8 @@ func (h *host) executors(o *gate.Options) error {
 		return err
 	}
 	h.cfg.Identity.Client = out.Client()
-	h.keeper = &undo.Keeper{Executor: h.remote, Book: h.store, Now: time.Now,
-		Call: h.callNative}
+	h.keeper = &undo.Keeper{Executor: &lease.Executor{Executor: h.remote, Book: h.store,
+		Host: h.store.host}, Book: h.store, Now: time.Now, Call: h.callNative}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
 	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
 		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister(),
@@ -242,6 +245,9 @@ func (h *host) executors(o *gate.Options) error {
 		"sftp_remove"} {
 		o.Executors[name] = h.keeper
 	}
+	h.guard = &result.Guard{Mode: o.Mode,
+		Policy: &returned.Asker{Rules: func() *policy.Rules { return h.engine.Rules() }}}
+	o.Executors = h.guard.Executors(o.Executors)
 	if h.recorder != nil {
 		o.Executors = h.recorder.Executors(o.Executors, o.Nodes)
 	}

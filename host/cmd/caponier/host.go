@@ -20,6 +20,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/recording"
 	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
@@ -30,6 +31,7 @@ type host struct {
 	locked   atomic.Pointer[plugin.Lock] // what is in service
 	hidden   func(*gate.Tool) string     // why a tool is not offered
 	engine   *load.Site
+	guard    *result.Guard
 	journal  *audit.Journal
 	remote   *remote.Remote
 	door     *gate.Door

@@ -161,6 +161,9 @@ func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 		}
 		return d
 	}
+	if http && h.store.pg != nil {
+		o.Rounds = h.store.pg
+	}
 	if !http {
 		if o.Principal, err = h.cfg.Caller(); err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/store/postgres"
 	"github.com/caponier-mcp/caponier/host/undo"
@@ -25,6 +26,7 @@ type shared interface {
 	approval.Store
 	blob.Index
 	undo.Book
+	lease.Book
 	Usage(ctx context.Context) (store.Usage, error)
 	Ready(ctx context.Context) error
 	Close() error
@@ -35,6 +37,7 @@ type state struct {
 	shared
 	stages *store.Store // of processes of this machine
 	pg     *postgres.Store
+	host   string // the name of this machine
 }
 
 func openStore(c *config.Config) (s state, err error) {
@@ -42,6 +45,9 @@ func openStore(c *config.Config) (s state, err error) {
 		return s, err
 	}
 	s.shared = s.stages
+	if s.host, err = os.Hostname(); err != nil {
+		return s, errors.Join(err, s.stages.Close())
+	}
 	if c.Store.URL != "" {
 		if s.pg, err = openShared(c); err != nil {
 			return s, usage(errors.Join(err, s.stages.Close()))

@@ -118,36 +118,36 @@ func (u *user) Ask(op abi.Ask) (gate.Result, error) {
 	return gate.Result{}, gate.ErrPending
 }
 
-var errState = &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState was not " +
-	"given to this call, was used already or has expired; make the call again without it"}
-
 // user returns the user of a call's client. Answers count only for what this very call asked the
 // same caller before, since any client can send answers.
-func (s *Server) user(req incoming, who Caller, tool *gate.Tool, args []byte, state string,
-	responses mcp.InputResponseMap) (*user, error) {
+func (s *Server) user(ctx context.Context, req incoming, who Caller, tool *gate.Tool, args []byte,
+	state string, responses mcp.InputResponseMap) (*user, error) {
 	u := &user{answers: map[string]said{}, pending: map[string]abi.Ask{},
-		call: round{number: 1, caller: who.owner(), args: digestOf(args),
-			tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}}
+		call: round{Number: 1, Caller: who.owner(), Args: digestOf(args),
+			Tool: tool.Kind + ":" + tool.Name + "@" + tool.Plugin.Digest}}
 	if c := req.ClientCapabilities(); c != nil && c.Elicitation != nil {
 		u.can = (c.Elicitation.Form != nil || c.Elicitation.URL == nil) &&
-			s.rounds.room(u.call.caller, time.Now())
+			(s.opts.Rounds != nil || s.rounds.room(u.call.Caller, time.Now()))
 	}
 	if state == "" {
 		return u, nil
 	}
-	before, found := s.rounds.take(state, time.Now())
-	if !found || before.caller != u.call.caller || before.tool != u.call.tool ||
-		before.args != u.call.args {
+	before, found, err := s.taken(ctx, state)
+	if err != nil {
+		return nil, err
+	}
+	if !found || before.Caller != u.call.Caller || before.Tool != u.call.Tool ||
+		before.Args != u.call.Args {
 		return nil, errState
 	}
-	if err := json.Unmarshal(before.answers, &u.answers); err != nil {
+	if err := json.Unmarshal(before.Answers, &u.answers); err != nil {
 		return nil, err
 	}
 	// After an approval alone the instance has not run.
-	if u.call.number = before.number; len(before.asked) > 0 {
-		u.call.number++
+	if u.call.Number = before.Number; len(before.Asked) > 0 {
+		u.call.Number++
 	}
-	for _, key := range before.asked {
+	for _, key := range before.Asked {
 		e, isAnswer := responses[key].(*mcp.ElicitResult)
 		if isAnswer && e != nil &&
 			slices.Contains([]string{"accept", "decline", "cancel"}, e.Action) {
@@ -155,8 +155,8 @@ func (s *Server) user(req incoming, who Caller, tool *gate.Tool, args []byte, st
 		}
 	}
 	e, isAnswer := responses[confirmKey].(*mcp.ElicitResult)
-	if isAnswer && e != nil && before.approval != "" {
-		u.confirmed, u.verdict = before.approval, said{e.Action, e.Content}
+	if isAnswer && e != nil && before.Approval != "" {
+		u.confirmed, u.verdict = before.Approval, said{e.Action, e.Content}
 	}
 	// The SDK asks clients of older versions itself, once; a second question would go out as an
 	// empty success.
@@ -179,7 +179,7 @@ func digestOf(args []byte) string {
 // questions sets what must be asked before the call can go on: whether it may happen, or what the
 // plugin asked. It sets nothing if the instance went on without an answer. What the instance says
 // of its failure does not count: it failed because the host had told it to return.
-func (s *Server) questions(u *user, a answer, res *result) error {
+func (s *Server) questions(ctx context.Context, u *user, a answer, res *result) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	next, waiting := u.call, (*gate.Waiting)(nil)
@@ -189,25 +189,28 @@ func (s *Server) questions(u *user, a answer, res *result) error {
 		for key, op := range u.pending {
 			asks[key] = &mcp.ElicitParams{Mode: "form", RequestedSchema: op.Schema,
 				Message: "A plugin asks: " + cut(op.Message, 4000)}
-			next.asked = append(next.asked, key)
+			next.Asked = append(next.Asked, key)
 		}
 	case u.request != "" && errors.As(a.Err, &waiting) && waiting.ApprovalID == u.request:
-		next.approval = u.request
+		next.Approval = u.request
 		asks[confirmKey] = &mcp.ElicitParams{Mode: "form", RequestedSchema: approvalForm,
 			Message: plaintext.Clean(u.message)}
 	default:
 		return nil
 	}
 	var err error
-	if next.answers, err = json.Marshal(u.answers); err != nil {
+	if next.Answers, err = json.Marshal(u.answers); err != nil {
 		return err
 	}
-	if len(next.answers) > maxAnswers {
+	if len(next.Answers) > maxAnswers {
 		return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("the answers "+
 			"are over the limit of %d bytes; make the call again without requestState", maxAnswers)}
 	}
-	res.asks, res.state = asks, s.rounds.keep(next, time.Now())
-	return nil
+	res.state, err = s.kept(ctx, next)
+	if err == nil {
+		res.asks = asks
+	}
+	return err
 }
 
 // approvalForm is what the user of a client fills in.

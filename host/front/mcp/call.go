@@ -21,7 +21,7 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 	if tool == nil { // removed since the SDK looked
 		return nil, missing("tool", p.Name)
 	}
-	r, err := s.request(req, tool, p.Name, p.Arguments, p.RequestState, p.InputResponses)
+	r, err := s.request(ctx, req, tool, p.Name, p.Arguments, p.RequestState, p.InputResponses)
 	if err != nil {
 		return nil, err
 	}
@@ -39,13 +39,13 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 }
 
 // request opens a call for the caller that the transport set.
-func (s *Server) request(req incoming, tool *gate.Tool, key string, args []byte, state string,
-	responses mcp.InputResponseMap) (*request, error) {
+func (s *Server) request(ctx context.Context, req incoming, tool *gate.Tool, key string,
+	args []byte, state string, responses mcp.InputResponseMap) (*request, error) {
 	who, err := callerOf(req)
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.user(req, who, tool, args, state, responses)
+	u, err := s.user(ctx, req, who, tool, args, state, responses)
 	return &request{who: who, tool: tool, key: key, args: args, user: u,
 		from: traceparent(req)}, err
 }
@@ -58,7 +58,7 @@ func (s *Server) do(ctx context.Context, r *request) (*result, error) {
 		return nil, err
 	}
 	res := s.result(r, a)
-	if err := s.questions(r.user, a, res); err != nil {
+	if err := s.questions(ctx, r.user, a, res); err != nil {
 		return nil, err
 	}
 	if res.asks == nil && res.hidden {
@@ -92,7 +92,7 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 		defer r.show.end() // also when the door panics
 		a.Answer = s.door.Call(ctx, gate.Request{Source: r.who.Source, Trace: r.from,
 			Principal: r.who.Principal, Tool: r.tool, Arguments: r.args,
-			Round: r.user.call.number, User: r.user, Plan: r.plan, Current: s.current(r),
+			Round: r.user.call.Number, User: r.user, Plan: r.plan, Current: s.current(r),
 			Progress: r.show.report, Log: s.pluginLog(ctx, r.tool)})
 	}()
 	a.stopped = context.Cause(ctx)

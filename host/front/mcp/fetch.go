@@ -99,7 +99,7 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 // failure is a protocol error with the summary as data.
 func (s *Server) fetch(ctx context.Context, req incoming, tool *gate.Tool, key string,
 	args []byte, state string, responses mcp.InputResponseMap) (*result, error) {
-	r, err := s.request(req, tool, key, args, state, responses)
+	r, err := s.request(ctx, req, tool, key, args, state, responses)
 	if err != nil {
 		return nil, err
 	}

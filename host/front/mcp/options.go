@@ -37,6 +37,9 @@ type Options struct {
 	// whether a tool is listed although it is an alias of another one; nil lists none
 	Lists func(*gate.Tool) bool `koanf:"-"`
 
+	// keeps what calls ask where several hosts share it; nil for this process alone
+	Rounds Rounds `koanf:"-"`
+
 	Meter *observe.Meter `koanf:"-"` // nil for one of its own
 	Log   *slog.Logger   `koanf:"-"` // nil for slog.Default
 	// closed when the door is open: until then only the first request of a client is answered, and

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"maps"
@@ -18,12 +19,23 @@ const (
 
 // round is what a call asked, until the same call comes again with the answers.
 type round struct {
-	caller, tool, args string // the call: its caller, the plugin's digest too, a digest
-	number             int
-	asked              []string        // keys of the plugin's questions
-	answers            json.RawMessage // to those of earlier rounds, at most maxAnswers bytes
-	approval           string          // request that the user was asked to approve, or ""
+	Caller, Tool, Args string // the call: its caller, the plugin's digest too, a digest
+	Number             int
+	Asked              []string        // keys of the plugin's questions
+	Answers            json.RawMessage // to those of earlier rounds, at most maxAnswers bytes
+	Approval           string          // request that the user was asked to approve, or ""
 	expires            time.Time
+}
+
+// Rounds keeps rounds for several hosts. It sees neither what they hold nor the states that open
+// them: only the client of a call has the key.
+type Rounds interface {
+	// KeepRound keeps what is sealed under a name. Over most of one caller, or all of everybody,
+	// the caller's oldest round goes, and without one of its own it is not kept.
+	KeepRound(ctx context.Context, name, caller string, sealed []byte, most, all int64,
+		ttl time.Duration) (kept bool, err error)
+	// TakeRound returns what is sealed, once; nil when there is no such round.
+	TakeRound(ctx context.Context, name string) ([]byte, error)
 }
 
 // rounds keeps the rounds that wait for answers, each by the state that the client repeats. A state
@@ -41,7 +53,7 @@ func (s *rounds) keep(r round, now time.Time) (state string) {
 		s.waiting = map[string]round{}
 	}
 	s.expire(now)
-	if mine, oldest := s.of(r.caller); mine >= maxMine || len(s.waiting) >= maxRounds {
+	if mine, oldest := s.of(r.Caller); mine >= maxMine || len(s.waiting) >= maxRounds {
 		delete(s.waiting, oldest)
 	}
 	state, r.expires = rand.Text(), now.Add(askTime)
@@ -52,7 +64,7 @@ func (s *rounds) keep(r round, now time.Time) (state string) {
 // of counts a caller's rounds and finds the oldest of them.
 func (s *rounds) of(caller string) (mine int, oldest string) {
 	for state, r := range s.waiting {
-		if r.caller != caller {
+		if r.Caller != caller {
 			continue
 		}
 		if mine++; mine == 1 || r.expires.Before(s.waiting[oldest].expires) {

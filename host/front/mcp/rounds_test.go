@@ -44,7 +44,7 @@ func TestOneCallersQuestionsLeaveTheOthersTheirs(t *testing.T) {
 	now := time.Now()
 	keep := func(who string) string {
 		now = now.Add(time.Microsecond)
-		return s.keep(round{caller: who}, now)
+		return s.keep(round{Caller: who}, now)
 	}
 	take := func(state string, at time.Time) bool { _, ok := s.take(state, at); return ok }
 	count := func(who string) int { n, _ := s.of(who); return n }
@@ -85,9 +85,9 @@ func TestOneCallersQuestionsLeaveTheOthersTheirs(t *testing.T) {
 
 // fill makes rounds of many callers wait until there is no room.
 func fill(s *rounds, now time.Time) {
-	s.keep(round{caller: "caller 0"}, now)
+	s.keep(round{Caller: "caller 0"}, now)
 	for n := 0; len(s.waiting) < maxRounds; n++ {
-		s.waiting[fmt.Sprint("state ", n)] = round{caller: fmt.Sprint("caller ", n/maxMine),
+		s.waiting[fmt.Sprint("state ", n)] = round{Caller: fmt.Sprint("caller ", n/maxMine),
 			expires: now.Add(askTime)}
 	}
 }
@@ -105,7 +105,7 @@ func TestWithoutRoomForAQuestionTheClientIsNotAsked(t *testing.T) {
 	s := newServer(t, helloDoor(), nil)
 	who := Caller{Principal: gate.Principal{ID: "carl", Auth: "config"}}
 	ask := func() *user {
-		return must(s.user(canAsk{}, who, tool("hello", gate.Hints{}), nil, "", nil))
+		return must(s.user(t.Context(), canAsk{}, who, tool("hello", gate.Hints{}), nil, "", nil))
 	}
 	if !ask().can {
 		t.Fatal("a client with room cannot be asked")
@@ -124,7 +124,7 @@ func TestWithoutRoomForAQuestionTheClientIsNotAsked(t *testing.T) {
 func TestLongAnswersAreRefused(t *testing.T) {
 	s := newServer(t, helloDoor(), nil)
 	who := Caller{Principal: gate.Principal{ID: "carl", Auth: "config"}}
-	u := must(s.user(canAsk{}, who, tool("hello", gate.Hints{}), nil, "", nil))
+	u := must(s.user(t.Context(), canAsk{}, who, tool("hello", gate.Hints{}), nil, "", nil))
 	u.answers["before"] = said{"accept", map[string]any{"name": strings.Repeat("x", maxAnswers)}}
 	if _, err := u.Ask(abi.Ask{Key: "a", Message: "who?",
 		Schema: nameForm}); err != gate.ErrPending {
@@ -132,7 +132,7 @@ func TestLongAnswersAreRefused(t *testing.T) {
 	}
 	a := answer{Answer: gate.Answer{Output: gate.Output{Code: 1}}}
 	res := &result{out: &output{}}
-	if err := s.questions(u, a, res); err == nil ||
+	if err := s.questions(t.Context(), u, a, res); err == nil ||
 		!strings.Contains(err.Error(), "over the limit") {
 		t.Errorf("%v", err)
 	}

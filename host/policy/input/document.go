@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"reflect"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/value"
@@ -73,11 +72,6 @@ func schemaOf(input ast.Value) string {
 	}
 	return ""
 }
-
-// Types are those of the documents, by the package that decides them.
-var Types = map[string]reflect.Type{"call": reflect.TypeFor[Call](),
-	"operation": reflect.TypeFor[Operation](), "visible": reflect.TypeFor[visible](),
-	"plan": reflect.TypeFor[plan](), "listing": reflect.TypeFor[List]()}
 
 // Of returns the input of a question: *Call, *Operation, *plan or *visible.
 // Roles are the effective ones.

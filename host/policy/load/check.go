@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -29,7 +30,7 @@ func (c *Candidate) checkData(ctx context.Context) error {
 	if err != nil || !ok {
 		return fmt.Errorf("looking for mistakes in the site's data: found %v, %w", v, err)
 	}
-	var wrong []error
+	wrong := c.checkDetectors()
 	for _, w := range list(found, "wrong") {
 		wrong = append(wrong, c.said(w))
 	}
@@ -40,6 +41,22 @@ func (c *Candidate) checkData(ctx context.Context) error {
 		c.Idle = append(c.Idle, c.said(w).Error())
 	}
 	return errors.Join(wrong...)
+}
+
+// checkDetectors holds the site's patterns against what the host can find in a stream.
+func (c *Candidate) checkDetectors() (wrong []error) {
+	names := keys(c.data, "site", "results", "detectors")
+	if len(names) > result.MaxPatterns {
+		return []error{c.mistake("results/detectors", fmt.Sprintf("has %d patterns; %d at most",
+			len(names), result.MaxPatterns))}
+	}
+	for _, name := range names {
+		re, _ := at(c.data, "site", "results", "detectors", name, "pattern").(string)
+		if err := result.Check(result.Pattern{Name: name, RE: re}); err != nil {
+			wrong = append(wrong, c.mistake("results/detectors/"+name, err.Error()))
+		}
+	}
+	return wrong
 }
 
 func (c *Candidate) checkSchema(ctx context.Context) error {
@@ -125,7 +142,8 @@ func (c *Candidate) names() (names []string) {
 	for _, t := range c.inventory.Tools {
 		names = append(names, t.Name, t.Kind+":"+t.Name)
 	}
-	names = slices.Concat(names, c.inventory.names(), keys(c.data, "site", "roles"))
+	names = slices.Concat(names, c.inventory.names(), keys(c.data, "site", "roles"),
+		result.Names(), keys(c.data, "site", "results", "detectors"))
 	var walk func(any)
 	walk = func(v any) {
 		m, _ := v.(map[string]any)

@@ -17,7 +17,9 @@ type domain func(c *Candidate, literal *ast.Term) (why string)
 // input.parent and elements that stand in several places are looked up by their end.
 var domains = map[string]domain{
 	"schema": words("caponier.call/1", "caponier.operation/1", "caponier.plan/1",
-		"caponier.visible/1"),
+		"caponier.visible/1", "caponier.result/1"),
+	"after":          words("operation", "call"),
+	"size":           words("empty", "64k", "1m", "16m", "more"),
 	"kind":           words("tool", "resource", "prompt", "host"),
 	"freezes[].kind": words("all", "principal", "tool", "plugin", "node"),
 	"source":         words("stdio", "http", "cli", "host"),

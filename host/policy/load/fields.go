@@ -221,6 +221,8 @@ func (l *linter) field(where *ast.Location, name string) {
 	switch l.entry() {
 	case "":
 		return
+	case "result":
+		this = "a result"
 	case "operation":
 		this, other = "an operation", "call"
 	}

@@ -138,7 +138,7 @@ func (l *linter) head(rule *ast.Rule) {
 	switch deny := nameOf(rule) == "deny"; {
 	case deny && l.entry() == "":
 		l.say(rule.Location, "deny in %s is never asked: use package caponier.site.call, "+
-			".operation or .plan",
+			".operation, .plan or .result",
 			strings.TrimPrefix(l.module.Package.Path.String(), "data."))
 	case deny && rule.Head.RuleKind() != ast.MultiValue:
 		l.say(rule.Location, `deny must be written "deny contains {"id": …, "msg": …} if …": in `+

@@ -50,7 +50,7 @@ func callOf(x any) (c call, ok bool) {
 // entry returns call, operation or plan for the packages whose deny is asked, else "".
 func (l *linter) entry() string {
 	name := strings.TrimPrefix(l.module.Package.Path.String(), "data.caponier.site.")
-	if slices.Contains([]string{"call", "operation", "plan"}, name) {
+	if slices.Contains([]string{"call", "operation", "plan", "result"}, name) {
 		return name
 	}
 	return ""

@@ -199,13 +199,22 @@ func Compare(ctx context.Context, r *policy.Rules, rec gate.Record) (Change, err
 		Principal: rec.Principal, Tool: rec.Tool, On: on(rec.Input), Before: rec.Failed,
 		After: a.Failed}
 	was, would := because(rec.Denied, rec.Failed), because(a.Denied, a.Failed)
+	if len(a.Guests) > 0 {
+		would = "not known: the candidate asks what the cluster says of " +
+			strings.Join(a.Guests, ", ") + ", and the record does not have it"
+	}
 	switch {
 	case a.Allow == before && (before || sameSet(a.Failed, rec.Failed)):
 	case a.Allow && !before:
 		c.Change = NewlyAllowed
 		c.Says = fmt.Sprintf("It would be allowed, at tier %s. It was refused: %s", a.Tier, was)
+	case before && len(a.Guests) > 0:
+		c.Change, c.Says = NewlyRefused, "It was allowed. What it would be is "+would
 	case before:
 		c.Change, c.Says = NewlyRefused, "It was allowed. It would be refused: "+would
+	case len(a.Guests) > 0: // all else that it needs is there
+		c.Change = NewlyAllowed
+		c.Says = fmt.Sprintf("It was refused: %s. What it would be is %s", was, would)
 	default:
 		c.Change = OtherReasons
 		c.Says = fmt.Sprintf("It was refused: %s. It would be refused: %s", was, would)

@@ -14,8 +14,11 @@ import (
 //go:embed schema.sql
 var schema string
 
+//go:embed second.sql
+var second string
+
 // changes bring the tables from each version to the next. What was released is not changed.
-var changes = []string{schema}
+var changes = []string{schema, second}
 
 // newerError is the version of tables that a newer program made.
 type newerError int

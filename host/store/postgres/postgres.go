@@ -25,6 +25,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -72,6 +73,7 @@ var (
 	_ blob.Index     = (*Store)(nil)
 	_ egress.Ledger  = (*Store)(nil)
 	_ undo.Book      = (*Store)(nil)
+	_ lease.Book     = (*Store)(nil)
 	_ freeze.Shared  = (*Store)(nil)
 	_ identity.Kept  = (*Store)(nil)
 )
@@ -334,6 +336,7 @@ func (s *Store) tidy(ctx context.Context) {
 			"approvals WHERE expires < caponier.clock(null) - 86400000",
 			"hosts WHERE seen < caponier.clock(null) - 86400000",
 			"sessions WHERE expires < caponier.clock(null)",
+			"rounds WHERE expires < caponier.clock(null)",
 			"blobs WHERE expires < caponier.clock(null) - 86400000"} {
 			_ = s.run(ctx, statement{what: "tidying", lazy: true, // the next time then
 				sql: "DELETE FROM caponier." + old}, nil)

@@ -1,0 +1,268 @@
+package result
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// Returned is what is asked about: what goes back after the operation of Question, or after its
+// call where it has none.
+type Returned struct {
+	Question gate.Question
+	Bytes    int64
+	Exit     *int
+	Saved    bool // a file or blob, which is handed over as it is or not at all
+	Hits     map[string]int
+}
+
+// Answer says what becomes of a result. It is refused where Denied is not empty, and where a
+// detector that hit has an action other than allow and mask.
+type Answer struct {
+	Actions map[string]string
+	Denied  []gate.Reason
+}
+
+// Policy is asked by a Guard. An error refuses.
+type Policy interface {
+	// Detectors returns those in force, and whether results without hits are decided too.
+	Detectors(ctx context.Context) (set *Set, always bool, err error)
+	Returns(ctx context.Context, r Returned) (Answer, error)
+}
+
+// Guard decides what goes back to plugins and clients. It is safe for concurrent use.
+type Guard struct {
+	Policy Policy
+	Budget time.Duration // of the detectors, for one result; 0 is 10 seconds
+	Mode   func(context.Context) gate.Mode
+}
+
+// Executors returns executors that do what the given ones do, and hand on what policy lets pass.
+func (g *Guard) Executors(all map[string]gate.Executor) map[string]gate.Executor {
+	guarded := map[string]gate.Executor{}
+	for name, next := range all {
+		guarded[name] = executor{next, g}
+	}
+	return guarded
+}
+
+type executor struct {
+	gate.Executor
+	*Guard
+}
+
+// Execute implements gate.Executor.
+func (e executor) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
+	gate.Result, error) {
+	if writesMask(q.Op) {
+		return gate.Result{}, gate.Fail("masked", "%s would write %s…], which stands for a "+
+			"secret that was kept back; nothing was done", q.Op.Import(), marker)
+	}
+	set, always, err := e.Policy.Detectors(ctx)
+	if err != nil {
+		return gate.Result{}, gate.Fail(code, "no detectors: %v; nothing was done", err)
+	}
+	j := job{Guard: e.Guard, set: set, always: always, r: Returned{Question: q}}
+	saved := &screen{masker: set.masker(ctx, io.Discard), ctx: ctx, job: j}
+	asked := q
+	asked.Screen = saved
+	res, err := e.Executor.Execute(ctx, asked, d)
+	if res.Hits = saved.found; saved.closed {
+		return res, err
+	}
+	j.r.Bytes, j.r.Exit = res.Bytes, res.Exit
+	if err != nil {
+		res.Hits, err = j.failure(ctx, err)
+		return res, err
+	}
+	res.Hits, err = j.decide(ctx, func(f edit) { res.Value = inValue(res.Value, f) })
+	if err != nil {
+		res.Value, res.Next = nil, nil
+	}
+	return res, err
+}
+
+// Runner returns a runner that hands on what policy lets pass of the outputs of the given one.
+func (g *Guard) Runner(next gate.Runner) gate.Runner { return runner{next, g} }
+
+type runner struct {
+	gate.Runner
+	*Guard
+}
+
+// Run implements gate.Runner.
+func (r runner) Run(ctx context.Context, call *gate.Running) (gate.Output, error) {
+	set, always, err := r.Policy.Detectors(ctx)
+	if err != nil {
+		return gate.Output{}, gate.Fail(code, "no detectors: %v; nothing was done", err)
+	}
+	out, err := r.Runner.Run(ctx, call)
+	q := gate.Question{ID: call.Call.ID, Kind: gate.KindCall, Call: call.Call, Time: time.Now()}
+	if r.Mode != nil {
+		q.Mode = r.Mode(ctx)
+	}
+	j := job{Guard: r.Guard, set: set, always: always,
+		r: Returned{Question: q, Bytes: int64(len(out.JSON))}}
+	if err != nil {
+		out.JSON = nil
+		out.Hits, err = j.failure(ctx, err)
+		return out, err
+	}
+	out.Hits, err = j.decide(ctx, func(f edit) { out.JSON = inOutput(set, out.JSON, f) })
+	if err != nil {
+		out.JSON = nil
+	}
+	return out, err
+}
+
+// code is that of errors in place of results.
+const code = "result_refused"
+
+// job is the decision about one result.
+type job struct {
+	*Guard
+	set    *Set
+	always bool
+	r      Returned
+}
+
+// decide looks at the texts that each visits, asks policy where that is needed, and has each put
+// masks into them. The error, an *gate.OpError, says that nothing may be handed on.
+func (j job) decide(ctx context.Context, each func(edit)) ([]gate.Hit, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(j.Budget, 10*time.Second))
+	defer cancel()
+	var failed error
+	look := func(set *Set, hits map[string]int) edit {
+		return func(b []byte) []byte {
+			masked, found, err := set.Mask(ctx, b)
+			if failed = cmp.Or(failed, err); err != nil || len(found) == 0 {
+				return b
+			}
+			for name, n := range found {
+				hits[name] += n
+			}
+			return masked
+		}
+	}
+	j.r.Hits = map[string]int{}
+	each(func(b []byte) []byte { look(j.set, j.r.Hits)(b); return b })
+	if failed != nil {
+		return nil, withheld("the detectors did not finish: %v", failed)
+	}
+	found, actions, err := j.ask(ctx)
+	if err != nil || len(found) == 0 {
+		return found, err
+	}
+	masks := j.set.only(func(name string) bool { return actions[name] != "allow" })
+	if each(look(masks, map[string]int{})); failed != nil {
+		return found, withheld("the detectors did not finish: %v", failed)
+	}
+	return found, nil
+}
+
+// ask has policy decide about the hits.
+func (j job) ask(ctx context.Context) (found []gate.Hit, actions map[string]string, err error) {
+	if len(j.r.Hits) == 0 && !j.always {
+		return nil, nil, nil
+	}
+	a, err := j.Policy.Returns(ctx, j.r)
+	var why []string
+	for _, name := range slices.Sorted(maps.Keys(j.r.Hits)) {
+		action := a.Actions[name]
+		if err != nil || action != "allow" && (action != "mask" || j.r.Saved) {
+			action = "refuse"
+			why = append(why, fmt.Sprintf("%s (%d)", name, j.r.Hits[name]))
+		}
+		found = append(found, gate.Hit{Detector: name, Count: j.r.Hits[name], Action: action})
+	}
+	for _, d := range a.Denied {
+		why = append(why, d.Msg+" ("+d.ID+")")
+	}
+	switch {
+	case err != nil:
+		return found, nil, withheld("policy did not answer: %v", err)
+	case len(why) > 0:
+		return found, nil, withheld("policy keeps it back: %s", strings.Join(why, ", "))
+	}
+	return found, a.Actions, nil
+}
+
+// failure masks what an error says.
+func (j job) failure(ctx context.Context, err error) ([]gate.Hit, error) {
+	op, broke := (*gate.OpError)(nil), (*gate.PluginError)(nil)
+	switch {
+	case errors.As(err, &op):
+		said := *op
+		hits, no := j.decide(ctx, func(f edit) { said.Message = string(f([]byte(said.Message))) })
+		if no != nil {
+			said.Message = no.Error()
+		}
+		return hits, &said
+	case errors.As(err, &broke):
+		said := *broke
+		hits, no := j.decide(ctx, func(f edit) { said.Message = string(f([]byte(said.Message))) })
+		if no != nil {
+			said.Message = no.Error()
+		}
+		return hits, &said
+	}
+	return nil, err
+}
+
+func withheld(format string, args ...any) error {
+	return gate.Fail(code, "what came of it is not handed on, and what was done stays done: "+
+		format, args...)
+}
+
+// screen sees what an operation saves.
+type screen struct {
+	*masker
+	ctx    context.Context
+	job    job
+	closed bool
+	found  []gate.Hit
+}
+
+// Write implements io.Writer.
+func (s *screen) Write(b []byte) (int, error) {
+	s.job.r.Bytes += int64(len(b))
+	return s.masker.Write(b)
+}
+
+// Close decides whether the bytes may be kept.
+func (s *screen) Close() (err error) {
+	s.closed = true
+	if err := s.masker.Close(); err != nil {
+		return withheld("the detectors did not finish: %v", err)
+	}
+	s.job.r.Saved, s.job.r.Hits = true, s.hits
+	s.found, _, err = s.job.ask(s.ctx)
+	return err
+}
+
+// writesMask reports whether an operation would write a mask in place of a secret.
+func writesMask(op abi.Op) bool {
+	var data []byte
+	switch op := op.(type) {
+	case abi.SFTPWrite:
+		data, _ = op.Data.Bytes()
+	case abi.SSHExec:
+		data, _ = base64.StdEncoding.DecodeString(op.StdinB64)
+		data = append(data, op.Stdin...)
+		data = append(data, strings.Join(op.Argv, "\n")...)
+	case abi.SSHScript:
+		data = []byte(op.Script)
+	}
+	return bytes.Contains(data, []byte(marker))
+}
