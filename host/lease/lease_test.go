@@ -16,12 +16,11 @@ import (
 
 // book is a book of several hosts in memory. It can be away, and answer slowly.
 type book struct {
-	mu      sync.Mutex
-	fence   map[string]int64
-	until   map[string]time.Time
-	holder  map[string]string
-	away    error
-	refuses bool // to renew
+	mu     sync.Mutex
+	fence  map[string]int64
+	until  map[string]time.Time
+	holder map[string]string
+	away   error
 }
 
 func newBook() *book {
