@@ -82,8 +82,8 @@ func (l *local) policy(ctx context.Context) {
 	}
 	if dir := o.Shadow; dir != "" {
 		if _, err := load.FromFolder(ctx, dir, o.Inventory); err != nil {
-			l.found("candidate", Warn, quote("caponier", "policy", "check", dir), "[policy] shadow "+
-				"decides nothing: %v", err)
+			l.found("candidate", Warn, quote("caponier", "policy", "check", dir),
+				"[policy] shadow decides nothing: %v", err)
 		} else {
 			l.found("candidate", OK, "", "%s", dir)
 		}

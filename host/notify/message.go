@@ -39,8 +39,8 @@ func (n Notice) text() string {
 		on = " on " + n.Target
 	}
 	return fmt.Sprintf("%s asks to run %s%s. It waits for approval until %s UTC.",
-		spoken.Replace(plaintext.Show(plaintext.Short(n.Principal, 100))), plaintext.Show(n.Tool), on,
-		n.Expires.UTC().Format("15:04"))
+		spoken.Replace(plaintext.Show(plaintext.Short(n.Principal, 100))),
+		plaintext.Show(n.Tool), on, n.Expires.UTC().Format("15:04"))
 }
 
 // open says where to answer.

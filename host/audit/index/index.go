@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 
 	_ "modernc.org/sqlite"
 )
@@ -26,6 +27,9 @@ type Index struct {
 	journal string
 	path    string
 	db      *sql.DB
+
+	mu   sync.Mutex // guards left
+	left left
 }
 
 // Open opens the index of a journal in a private folder. One that is missing, of another version

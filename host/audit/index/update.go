@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/caponier-mcp/caponier/host/audit"
 )
@@ -57,24 +58,50 @@ func positions(ctx context.Context, db asks) (ids map[string]int64, at map[strin
 	return ids, at, rows.Err()
 }
 
+// left is what a step knew when it was done, so that the next one need not read the calls again
+// that go on. It holds as long as no other process has gone further.
+type left struct {
+	at     map[string]int64
+	open   audit.Unended
+	rows   map[string]*row
+	facets map[string]int64
+}
+
+// maxLeft bounds calls and facets that are kept.
+const maxLeft = 10_000
+
 // step indexes one batch, and counts its entries.
 func (x *Index) step(ctx context.Context) (n int, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before := x.left
+	x.left = left{} // unless the step is done
+	w, n, err := x.take(ctx, before)
+	if err == nil && n == 0 {
+		x.left = before
+	} else if err == nil && len(w.rows)+len(w.facets) < maxLeft {
+		x.left = left{w.at, w.open, w.rows, w.facets}
+	}
+	return n, err
+}
+
+func (x *Index) take(ctx context.Context, last left) (w *writer, n int, err error) {
 	tx, err := x.db.BeginTx(ctx, nil)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	defer tx.Rollback()
-	w := &writer{ctx: ctx, x: x, tx: tx, open: audit.Unended{}, rows: map[string]*row{},
-		facets: map[string]int64{}}
+	w = &writer{ctx: ctx, x: x, tx: tx, open: audit.Unended{}, rows: map[string]*row{},
+		facets: map[string]int64{}, touched: map[*row]bool{}}
 	if w.files, w.at, err = positions(ctx, tx); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	before := map[string]int64{}
-	for name, at := range w.at {
-		before[name] = at
+	if last.at != nil && maps.Equal(last.at, w.at) {
+		w.open, w.rows, w.facets = last.open, last.rows, last.facets
 	}
+	before := maps.Clone(w.at)
 	if err = w.prepare(); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	audit.RecordsFrom(x.journal, before, func(e audit.Entry, bad error) bool {
 		if e.Size == 0 {
@@ -87,9 +114,9 @@ func (x *Index) step(ctx context.Context) (n int, err error) {
 		return err == nil && n < batch && ctx.Err() == nil
 	})
 	if err = errors.Join(err, ctx.Err()); err != nil || n == 0 {
-		return 0, err
+		return nil, 0, err
 	}
-	for _, r := range w.rows {
+	for r := range w.touched {
 		err = errors.Join(err, w.flush(r, never))
 	}
 	for name, id := range w.files {
@@ -97,12 +124,12 @@ func (x *Index) step(ctx context.Context) (n int, err error) {
 		err = errors.Join(err, wrong)
 	}
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
-	return n, tx.Commit()
+	return w, n, tx.Commit()
 }
 
-// row is a call that has not ended, as far as this batch knows it.
+// row is a call that has not ended, as far as it is known.
 type row struct {
 	id      int64
 	found   *audit.Found
@@ -118,6 +145,7 @@ type writer struct {
 	rows      map[string]*row // by the id of the call
 	files, at map[string]int64
 	facets    map[string]int64
+	touched   map[*row]bool // calls of this batch that go on
 	place     *sql.Stmt
 	tag       *sql.Stmt
 	count     *sql.Stmt
@@ -168,8 +196,10 @@ func (w *writer) add(e audit.Entry) (err error) {
 		}
 	}
 	_, err = w.place.ExecContext(w.ctx, r.id, r.records, w.files[e.File], e.At, e.Size)
+	w.touched[r] = true
 	if r.records++; ended && err == nil {
 		delete(w.rows, found.Call)
+		delete(w.touched, r)
 		err = w.flush(r, e.Record.Time.UnixNano())
 	}
 	return err
@@ -229,6 +259,9 @@ func (w *writer) flush(r *row, ended int64) error {
 			return err
 		}
 		_, err = w.count.ExecContext(w.ctx, id)
+	}
+	if ended == never {
+		r.tagged = facets(*r.found)
 	}
 	return err
 }

@@ -125,6 +125,24 @@ func TestInputsOfOneKeyHaveOneAnswer(t *testing.T) {
 	}
 }
 
+// TestKeysTellBytesApart has names of files of a node, which need not be UTF-8.
+func TestKeysTellBytesApart(t *testing.T) {
+	m := memo.MembersOf(compiled(t, "p := input.a"), ast.MustParseRef("data.p.p"))
+	keys := map[string]string{}
+	for _, text := range []string{"", "\xff", "\xfe", "\ufffd", "\\xff", `\ufffd`, "\xff\"", "\xff\\",
+		"\"\xff\"", "\xff,", "\x00\xff"} {
+		for _, v := range []ast.Value{ast.String(text), ast.NewArray(ast.StringTerm(text)),
+			ast.NewObject(ast.Item(ast.StringTerm(text), ast.NullTerm()))} {
+			in := ast.NewObject(ast.Item(ast.StringTerm("a"), ast.NewTerm(v)))
+			key := string(m.Key(nil, in))
+			if other, known := keys[key]; known {
+				t.Errorf("%q and %s have one key", text, other)
+			}
+			keys[key] = fmt.Sprintf("%q", text)
+		}
+	}
+}
+
 // asking returns what answers with the value of a rule, as text.
 func asking(t *testing.T, c *ast.Compiler, rule string) func(ast.Value) string {
 	t.Helper()

@@ -2,6 +2,8 @@ package value
 
 import (
 	"encoding/json"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -14,15 +16,10 @@ func JSON(v ast.Value, masked map[string]bool, mask func(string) string) []byte 
 	return w.b
 }
 
-// Append appends the text of a Rego value to b, as [JSON] writes it without a mask.
+// Append appends a text of a Rego value to b, which no other value has: as [JSON] writes it without
+// a mask, but for bytes that are no UTF-8.
 func Append(b []byte, v ast.Value) []byte {
-	switch v := v.(type) {
-	case ast.String:
-		return appendString(b, string(v))
-	case ast.Null, ast.Boolean, ast.Number:
-		return append(b, v.String()...)
-	}
-	w := writer{b: b}
+	w := writer{b: b, exact: true}
 	w.value(v)
 	return w.b
 }
@@ -32,6 +29,15 @@ type writer struct {
 	mask   func(string) string
 	b      []byte
 	below  bool // a masked member
+	exact  bool // the text need not be JSON
+}
+
+func (w *writer) string(s string) {
+	if w.exact && !utf8.ValidString(s) { // which JSON has no text for
+		w.b = strconv.AppendQuote(w.b, s)
+		return
+	}
+	w.b = appendString(w.b, s)
 }
 
 func (w *writer) value(v ast.Value) {
@@ -41,7 +47,7 @@ func (w *writer) value(v ast.Value) {
 		if w.below && w.mask != nil {
 			s = w.mask(s)
 		}
-		w.b = appendString(w.b, s)
+		w.string(s)
 	case *ast.Array:
 		w.b = append(w.b, '[')
 		for i := range v.Len() {
@@ -64,7 +70,8 @@ func (w *writer) member(k, x *ast.Term) {
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
 	}
-	w.b = append(appendString(w.b, Text(k)), ':')
+	w.string(Text(k))
+	w.b = append(w.b, ':')
 	above := w.below
 	w.below = above || w.masked[Text(k)]
 	w.value(x.Value)
