@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/notify"
+	"github.com/caponier-mcp/caponier/host/signin"
 )
 
 // Channels on which a person may answer. The site's policy says which of them count.
@@ -21,6 +23,8 @@ const (
 	Web      = "web"
 	Client   = "client" // the user of the client that asks
 )
+
+const callbackPath = "/approvals/oidc/callback"
 
 // Session is one sign-in on the page, or a link that makes one.
 type Session struct {
@@ -65,6 +69,7 @@ type Approvals struct {
 	store   Store
 	sending sync.WaitGroup
 	people  *notify.Notifier
+	oidc    *signin.Provider // nil for none
 	stop    context.CancelFunc
 	running context.Context // ends with Close: what it starts is not part of any call
 }
@@ -77,6 +82,9 @@ func New(o Options, s Store) (*Approvals, error) {
 		return nil, err
 	}
 	a := &Approvals{opt: o.withDefaults(), store: s, people: notify.New(o.Notify)}
+	if o.OIDC.Issuer != "" {
+		a.oidc = signin.New(o.OIDC, a.opt.base()+callbackPath, o.Client, a.opt.Now)
+	}
 	a.running, a.stop = context.WithCancel(context.Background())
 	return a, nil
 }
@@ -86,6 +94,14 @@ func (a *Approvals) Close() {
 	a.stop()
 	a.people.Close()
 	a.sending.Wait()
+}
+
+// provider is the host of the identity provider, or "" when there is none.
+func (a *Approvals) provider() string {
+	if u, err := url.Parse(a.opt.OIDC.Issuer); err == nil && a.oidc != nil {
+		return u.Host
+	}
+	return ""
 }
 
 // Requests lists what has not expired, newest first. An empty id or state is any.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/notify"
+	"github.com/caponier-mcp/caponier/host/signin"
 )
 
 // Options say who may approve, where, and for how long. The zero value asks people with `caponier
@@ -41,6 +42,8 @@ type Options struct {
 	Webhook Webhook       `koanf:"webhook"`
 	// where people are told that a call waits; docs/approvals.md
 	Notify []notify.Options `koanf:"notify"`
+	// where approvers may sign in to the page, beside links
+	OIDC signin.Options `koanf:"oidc"`
 
 	// Looks are tools that only read, such as get_guest_status: on the page an approver may run
 	// them on the request's targets, as the principal of that name.
@@ -153,6 +156,12 @@ func (o Options) Validate() error {
 	if o.Webhook.URL != "" && len(o.Webhook.Secret) < 16 {
 		return errors.New("approval.webhook.secret: needs at least 16 bytes; write it as " +
 			"${file:PATH} or ${VAR}")
+	}
+	if err := o.OIDC.Validate(o.Approvers); err != nil {
+		return fmt.Errorf("approval.oidc.%w", err)
+	}
+	if o.OIDC.Issuer != "" && o.Listen == "" {
+		return errors.New("approval.oidc: there is no page; set approval.listen")
 	}
 	for i, n := range o.Notify {
 		if err := n.Validate(); err != nil {

@@ -96,7 +96,7 @@ func formToken(session, path string) string {
 func (a *Approvals) Sessions(ctx context.Context) ([]Session, error) {
 	all, err := a.store.Sessions(ctx, "")
 	return slices.DeleteFunc(all,
-		func(s Session) bool { return strings.HasPrefix(s.ID, linkMark) }), err
+		func(s Session) bool { return strings.Contains(s.ID, "-") }), err // no sign-in yet
 }
 
 // EndSessions ends the sessions with that id and that name, and counts them; an empty id or name is

@@ -1,0 +1,96 @@
+package approval
+
+import (
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/signin"
+)
+
+const (
+	providerPath  = "/approvals/oidc"
+	attemptCookie = "caponier_signin"
+	attemptMark   = "oidc-" // begins the ids of attempts, which the store keeps beside sessions
+	attemptLife   = 10 * time.Minute
+	attemptName   = "(signing in)" // no approver's name
+)
+
+// toProvider begins an attempt. It answers with a page, not with a redirect: browsers hold those of
+// a form against form-action, and the provider may send people on to others.
+func (a *Approvals) toProvider(w http.ResponseWriter, r *http.Request) {
+	secret, now := rand.Text(), a.opt.Now()
+	to, err := a.oidc.URL(r.Context(), secret)
+	if err == nil {
+		err = a.store.Begin(r.Context(), Session{ID: sessionID(attemptMark, secret),
+			Name: attemptName, Created: now, Expires: now.Add(attemptLife)})
+	}
+	if err != nil {
+		a.notSignedIn(w, err)
+		return
+	}
+	a.attempt(w, secret, now.Add(attemptLife))
+	w.Header().Set("Refresh", "0; url="+to)
+	a.render(w, http.StatusOK, "next", view{Title: "Sign in", Provider: a.provider(), Next: to})
+}
+
+// fromProvider ends an attempt. All that the address says counts only with the cookie of the
+// browser that began it, and once. Where it goes on does not depend on the address.
+func (a *Approvals) fromProvider(w http.ResponseWriter, r *http.Request) {
+	secret := ""
+	if c, err := r.Cookie(attemptCookie); err == nil {
+		secret = c.Value
+	}
+	back := r.URL.Query()
+	if secret == "" || back.Get("state") != signin.State(secret) {
+		a.notSignedIn(w, errors.New("the response is not for an attempt of this browser"))
+		return // an attempt that this browser may have goes on
+	}
+	a.attempt(w, "", time.Unix(1, 0))
+	if n, err := a.store.EndSessions(r.Context(), sessionID(attemptMark, secret), ""); err != nil ||
+		n != 1 {
+		a.notSignedIn(w, errors.Join(errors.New("the attempt is over, or too old"), err))
+		return
+	}
+	name, err := a.oidc.Name(r.Context(), secret, back)
+	if err != nil {
+		a.notSignedIn(w, err)
+		return
+	}
+	session, until, err := a.begin(r.Context(), "", name, a.opt.Session)
+	if err != nil {
+		a.notSignedIn(w, err)
+		return
+	}
+	a.opt.Log.Info("signed in to the approvals page", "name", name, "issuer", a.opt.OIDC.Issuer)
+	a.setCookie(w, session, until)
+	http.Redirect(w, r, "/approvals", http.StatusSeeOther)
+}
+
+func (a *Approvals) attempt(w http.ResponseWriter, secret string, until time.Time) {
+	http.SetCookie(w, &http.Cookie{Name: attemptCookie, Value: secret, Path: "/approvals",
+		Expires: until, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: strings.HasPrefix(a.opt.URL, "https:")})
+}
+
+// notSignedIn tells the person what to do; the log says what was wrong.
+func (a *Approvals) notSignedIn(w http.ResponseWriter, err error) {
+	a.opt.Log.Warn("signing in to the approvals page", "issuer", a.opt.OIDC.Issuer, "error", err)
+	status, msg := http.StatusUnauthorized, "You are not signed in: what came back does not "+
+		"belong to an attempt of this browser, or no longer. Begin here, and within "+
+		attemptLife.String()+"."
+	switch {
+	case errors.Is(err, signin.ErrOften):
+		status, msg = http.StatusTooManyRequests, "Too many people sign in at this moment. Try "+
+			"again in a minute, or have an operator make a link: caponier approvals link"
+	case errors.Is(err, signin.ErrProvider):
+		status, msg = http.StatusServiceUnavailable, "The identity provider cannot be asked now; "+
+			"the host's log says why. An operator can make a link: caponier approvals link"
+	case errors.Is(err, signin.ErrUnknown):
+		status, msg = http.StatusForbidden, "The identity provider knows you, and you may not "+
+			"sign in here; the host's log says which claim it gave. Names are in approval.oidc."
+	}
+	a.fail(w, status, "", msg)
+}
