@@ -171,6 +171,15 @@ func TestPluginPushAndPullByCommand(t *testing.T) {
 			t.Errorf("verify %s: %d %s%s", what, code, out, say)
 		}
 	}
+	// the author chooses the name, and not what it replaces
+	must(t, os.WriteFile(mine, []byte("another's"), 0o644))
+	cmd := exec.CommandContext(t.Context(), bin, "plugin", "pull", "--plain-http", ref)
+	cmd.Dir, cmd.Env = dir, []string{"HOME=" + dir}
+	refused, err := cmd.CombinedOutput()
+	if got, _ := os.ReadFile(mine); err == nil || string(got) != "another's" ||
+		!strings.Contains(string(refused), "steps.wasm is there already") {
+		t.Errorf("a file of that name: %s %v %q", refused, err, got)
+	}
 	liar := httptest.NewServer(nil)
 	defer liar.Close()
 	no := filepath.Join(dir, "no.wasm")

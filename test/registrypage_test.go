@@ -58,9 +58,9 @@ func TestTheRegistryPageHolds(t *testing.T) {
 	data := filepath.Join(s.dir, "site", "data.yaml")
 	f, err := os.OpenFile(data, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)
-	// the module that is at hand calls itself steps
+	// the module that is at hand calls itself steps, and asks its user too
 	_, err = f.WriteString("\n" + strings.NewReplacer("ssh-ed25519 AAAA…", public, "acme-*",
-		"steps").Replace(string(fences[2][1])))
+		"steps", "[ssh_exec]", "[ask, ssh_exec]").Replace(string(fences[2][1])))
 	must(t, err)
 	must(t, f.Close())
 	taking := strings.NewReplacer("sha256:…", digest, "build/plugins/",

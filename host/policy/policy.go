@@ -8,7 +8,6 @@ package policy
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -178,11 +177,9 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 // A rule about time would not be seen here, and core has none for lists.
 func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decision, error) {
 	c := q.Call
-	// in Go syntax, in which no two values are alike; a digest, since there may be many nodes
-	sum := sha256.Sum256(fmt.Appendf(nil, "%#v %#v %q %q %q %#v %#v %#v %#v", c.Principal,
-		c.Source, c.Tool.Kind, c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode,
-		q.Facts.Guests))
-	key := string(sum[:])
+	// in Go syntax, in which no two values are alike
+	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
+		c.Tool.Name, c.Tool.Plugin.Digest, c.Nodes, c.Targets, q.Mode, q.Facts.Guests)
 	if d, known := r.visible.Get(key); known {
 		return d, nil
 	}

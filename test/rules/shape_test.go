@@ -30,7 +30,7 @@ var maxLines = map[string]int{
 	"../../host/gate":   1_648,
 	"../../host/policy": 550,
 	"../../host/policy ../../host/policy/input ../../host/policy/value " +
-		"../../host/policy/redact": 1_760,
+		"../../host/policy/redact": 1_764,
 }
 
 // sources returns the files that git tracks, or would, with this ending.

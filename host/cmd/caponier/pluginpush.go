@@ -167,6 +167,9 @@ func pluginPull(g *global) *cobra.Command {
 						"add --out FILE.wasm", a.About.Name)
 				}
 				out = a.About.Name + ".wasm"
+				if _, err := os.Lstat(out); err == nil { // the author chose the name
+					return fmt.Errorf("%s is there already: add --out FILE.wasm", out)
+				}
 			}
 			files, err := keep(out, a)
 			if err != nil {

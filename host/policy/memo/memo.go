@@ -15,7 +15,7 @@ import (
 
 // Of remembers values by a key. Its methods may be called concurrently. The zero value is empty.
 type Of[V any] struct {
-	all   sync.Map
+	all   sync.Map // by a digest: a key may hold a whole inventory
 	count atomic.Int32
 }
 
@@ -24,7 +24,7 @@ const maxKnown = 4096
 
 // Get returns the value of a key.
 func (m *Of[V]) Get(key string) (v V, known bool) {
-	if found, ok := m.all.Load(key); ok {
+	if found, ok := m.all.Load(sha256.Sum256([]byte(key))); ok {
 		return found.(V), true
 	}
 	return v, false
@@ -36,7 +36,7 @@ func (m *Of[V]) Put(key string, v V) {
 		m.all.Clear()
 		m.count.Store(1)
 	}
-	m.all.Store(key, v)
+	m.all.Store(sha256.Sum256([]byte(key)), v)
 }
 
 // ByInput remembers values of rules by the members of their input. The zero value knows no rule.

@@ -16,8 +16,7 @@ func JSON(v ast.Value, masked map[string]bool, mask func(string) string) []byte 
 	return w.b
 }
 
-// Append appends a text of a Rego value to b, which no other value has: as [JSON] writes it without
-// a mask, but for bytes that are no UTF-8.
+// Append appends a text that no other value has: as [JSON] writes it, but bytes that are no UTF-8.
 func Append(b []byte, v ast.Value) []byte {
 	w := writer{b: b, exact: true}
 	w.value(v)
