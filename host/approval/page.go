@@ -25,6 +25,20 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
+//go:embed icon.svg
+var icon string
+
+//go:embed app.webmanifest
+var manifest string
+
+// files are for everybody, by their names below /approvals. The manifest and the icon let a phone
+// install the page (W3C Web Application Manifest).
+var files = map[string]struct{ kind, text string }{
+	"style.css":       {"text/css; charset=utf-8", pageCSS},
+	"icon.svg":        {"image/svg+xml", icon},
+	"app.webmanifest": {"application/manifest+json", manifest},
+}
+
 var pages = template.Must(template.New("").Funcs(shows).Parse(pageHTML))
 
 const (
@@ -42,7 +56,9 @@ type view struct {
 	Row                  shown
 	Ticket, Title, Error string
 	Console              bool // this person may see it
-	Own, Refresh, Closed bool // Closed: the site takes no yes of this person here
+	// Refresh: it loads itself again, which a person may ask of pages that are Live. Closed: the site
+	// takes no yes of this person here
+	Own, Live, Refresh, Closed bool
 	// token of the form that looks, "" when there is nothing to look with
 	Look     string
 	Readings []Reading
@@ -53,10 +69,12 @@ type view struct {
 // decides nothing.
 func (a *Approvals) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /approvals/style.css", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		fmt.Fprint(w, pageCSS)
-	})
+	for name, file := range files {
+		mux.HandleFunc("GET /approvals/"+name, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", file.kind)
+			fmt.Fprint(w, file.text)
+		})
+	}
 	mux.HandleFunc("GET /approvals/login", a.loginForm)
 	mux.HandleFunc("POST /approvals/login", a.login)
 	mux.HandleFunc("GET /approvals", a.signedIn(a.list))
@@ -78,7 +96,7 @@ func (a *Approvals) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'" +
-				"; base-uri 'none'; frame-ancestors 'none'",
+				"; img-src 'self'; manifest-src 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"X-Frame-Options":        "DENY",
 			"X-Content-Type-Options": "nosniff",
 			// a ticket goes nowhere else; with no-referrer, browsers send our own forms with the
@@ -262,7 +280,8 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 		a.fail(w, http.StatusInternalServerError, s.who, "The requests cannot be read.")
 		return
 	}
-	v := view{Who: s.who, Title: "Approvals", Out: s.out(), Refresh: true,
+	v := view{Who: s.who, Title: "Approvals", Out: s.out(),
+		Refresh: r.URL.Query().Get("live") == "1", Live: true,
 		Console: a.opt.Console != nil && named(s.who, a.opt.Viewers)}
 	for _, waiting := range []bool{true, false} {
 		for _, q := range all {
