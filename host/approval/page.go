@@ -56,8 +56,8 @@ type view struct {
 	Row                  shown
 	Ticket, Title, Error string
 	Console              bool // this person may see it
-	// Refresh: it loads itself again, which a person may ask of pages that are Live. Closed: the site
-	// takes no yes of this person here
+	// Refresh: it loads itself again, which a person may ask of pages that are Live. Closed: the
+	// site takes no yes of this person here
 	Own, Live, Refresh, Closed bool
 	// token of the form that looks, "" when there is nothing to look with
 	Look     string
