@@ -158,14 +158,16 @@ func resident(t *testing.T, pid int) int {
 	return kib >> 10
 }
 
-// smallDisk puts the state of hosts on a file system of their own, where this process may mount one.
-// It has room for what they write under so many faults, and is only full when fillDisk fills it.
+// smallDisk puts the state of hosts on a file system of their own, where this process may mount
+// one. It has room for what they write under so many faults, and is only full when fillDisk fills
+// it.
 func (c *chaos) smallDisk(t *testing.T, faults int) {
 	t.Helper()
 	dir := filepath.Join(c.dir, "state")
 	must(t, os.Mkdir(dir, 0o700))
 	c.replace(t, c.config, `dir = "[^"]*/lab/journal"`, "dir = \""+dir+"/journal\"")
-	out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%dm,mode=0700", 64+faults), "none", dir).
+	size := fmt.Sprintf("size=%dm,mode=0700", 64+faults)
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", size, "none", dir).
 		CombinedOutput()
 	if c.small = err == nil; !c.small {
 		t.Logf("the disk is never full, since it cannot be mounted: %v %s", err, out)
