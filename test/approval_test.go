@@ -165,12 +165,18 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	request := "http://" + page + "/approvals/" + id
 	web.size(900, 700, false)
 	web.open(request, "Sign in first")
+	web.accessible("signed out")
 	link, err := s.command("approvals", "link", "--as", "ann").Output()
 	must(t, err)
 	web.open(strings.TrimSpace(string(link)), "signs you in as ann")
+	web.accessible("the sign-in")
 	web.click("button.yes")
 	web.until("location.pathname + document.body.innerText", "delete_guest")
 	picture(t, web, "approvals-list.png")
+	web.accessible("the list")
+	web.installable()
+	web.click("a[href='/approvals?live=1']")
+	web.until("document.querySelectorAll('meta[http-equiv=refresh]').length", "1")
 
 	// The person sees what would run, on a phone too.
 	web.open(request, "Approve once: delete_guest, guest 105, node pve1")
@@ -195,10 +201,12 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	web.until("document.body.innerText", "stopped")
 	s.journaled(t, looked)
 	picture(t, web, "approvals-request.png")
+	web.accessible("a request")
 	web.open(request, "Approve once: delete_guest, guest 105, node pve1")
 	web.size(390, 760, true)
 	web.until("document.documentElement.scrollWidth <= 390", "true")
 	picture(t, web, "approvals-phone.png")
+	web.accessible("a request on a phone")
 	web.size(900, 700, false)
 
 	// Another page in the same browser can neither frame it nor send its form.

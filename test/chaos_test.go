@@ -60,7 +60,7 @@ func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 		must(t, err)
 		faults = n
 	}
-	c := newChaos(t)
+	c := newChaos(t, faults)
 	if faults > 12 {
 		c.clock, c.bin = newClock(t)
 	}
@@ -158,13 +158,16 @@ func resident(t *testing.T, pid int) int {
 	return kib >> 10
 }
 
-// smallDisk puts the state of hosts on a file system of 64 MiB, where this process may mount one.
-func (c *chaos) smallDisk(t *testing.T) {
+// smallDisk puts the state of hosts on a file system of their own, where this process may mount
+// one. It has room for what they write under so many faults, and is only full when fillDisk fills
+// it.
+func (c *chaos) smallDisk(t *testing.T, faults int) {
 	t.Helper()
 	dir := filepath.Join(c.dir, "state")
 	must(t, os.Mkdir(dir, 0o700))
 	c.replace(t, c.config, `dir = "[^"]*/lab/journal"`, "dir = \""+dir+"/journal\"")
-	out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m,mode=0700", "none", dir).
+	size := fmt.Sprintf("size=%dm,mode=0700", 64+faults)
+	out, err := exec.Command("mount", "-t", "tmpfs", "-o", size, "none", dir).
 		CombinedOutput()
 	if c.small = err == nil; !c.small {
 		t.Logf("the disk is never full, since it cannot be mounted: %v %s", err, out)
@@ -197,7 +200,7 @@ func (c *chaos) fillDisk(t *testing.T) {
 	must(t, os.Remove(name))
 }
 
-func newChaos(t *testing.T) *chaos {
+func newChaos(t *testing.T, faults int) *chaos {
 	t.Helper()
 	s := newSite(t)
 	c := &chaos{site: s, acked: map[string]bool{}, tried: map[string]bool{},
@@ -210,7 +213,7 @@ func newChaos(t *testing.T) *chaos {
 	s.append(t, "\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n"+
 		"[approval]\nwait = \"2s\"\napprovers = [\"ann\"]\n")
 	_, c.port = sshtest.HostPort(freeAddress(t))
-	c.smallDisk(t)
+	c.smallDisk(t, faults)
 	return c
 }
 

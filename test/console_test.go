@@ -78,6 +78,7 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 	}
 	web.until("document.body.innerText", "stop_guest")
 	picture(t, web, "console-calls.png")
+	web.accessible("calls")
 
 	// A form and links are all that it needs.
 	web.eval("document.querySelector('input[name=tool]').value = 'stop_*'")
@@ -91,6 +92,7 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 		web.until("document.body.innerText", want)
 	}
 	picture(t, web, "console-call.png")
+	web.accessible("one call")
 	web.click("details summary")
 	web.until("document.querySelector('details').open", "true")
 	web.click("ol.tree a")
@@ -99,6 +101,7 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 	for path, want := range map[string]string{"nodes": "pve1", "plugins": "sha256:",
 		"policy": "in force in this process", "budgets": "Spent or reserved"} {
 		web.open(base+"/panel/"+path, want)
+		web.accessible(path)
 	}
 	web.open(base+"/panel/plugins", "guests")
 	picture(t, web, "console-plugins.png")
@@ -121,6 +124,8 @@ func TestAPersonSeesWhatHappensInABrowser(t *testing.T) {
 	web.size(1100, 760, false)
 
 	web.open(base+"/freeze", "Freeze more")
+	web.accessible("freeze")
+	web.open(base+"/freeze", "Freeze more") // the Tab key has left the page
 	web.eval("document.querySelector('select[name=scope]').value = 'tool'")
 	web.eval("document.querySelector('input[name=name]').value = 'stop_guest'")
 	web.eval("document.querySelector('input[name=reason]').value = 'a look'")

@@ -16,10 +16,12 @@ import (
 // decides nothing.
 func (a *Approvals) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /approvals/style.css", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/css; charset=utf-8")
-		fmt.Fprint(w, pageCSS)
-	})
+	for name, file := range files {
+		mux.HandleFunc("GET /approvals/"+name, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", file.kind)
+			fmt.Fprint(w, file.text)
+		})
+	}
 	mux.HandleFunc("GET /approvals/login", a.loginForm)
 	mux.HandleFunc("POST /approvals/login", a.login)
 	if a.oidc != nil {
@@ -45,7 +47,7 @@ func (a *Approvals) Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'" +
-				"; base-uri 'none'; frame-ancestors 'none'",
+				"; img-src 'self'; manifest-src 'self'; base-uri 'none'; frame-ancestors 'none'",
 			"X-Frame-Options":        "DENY",
 			"X-Content-Type-Options": "nosniff",
 			// a ticket goes nowhere else; with no-referrer, browsers send our own forms with the

@@ -22,6 +22,20 @@ var pageHTML string
 //go:embed page.css
 var pageCSS string
 
+//go:embed icon.svg
+var icon string
+
+//go:embed app.webmanifest
+var manifest string
+
+// files are for everybody, by their names below /approvals. The manifest and the icon let a phone
+// install the page (W3C Web Application Manifest).
+var files = map[string]struct{ kind, text string }{
+	"style.css":       {"text/css; charset=utf-8", pageCSS},
+	"icon.svg":        {"image/svg+xml", icon},
+	"app.webmanifest": {"application/manifest+json", manifest},
+}
+
 var pages = template.Must(template.New("").Funcs(shows).Parse(pageHTML))
 
 const (
@@ -39,7 +53,9 @@ type view struct {
 	Row                  shown
 	Ticket, Title, Error string
 	Console              bool // this person may see it
-	Own, Refresh, Closed bool // Closed: the site takes no yes of this person here
+	// Refresh: it loads itself again, which a person may ask of pages that are Live. Closed: the
+	// site takes no yes of this person here
+	Own, Live, Refresh, Closed bool
 	// token of the form that looks, "" when there is nothing to look with
 	Look     string
 	Readings []Reading
@@ -166,7 +182,8 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 		a.fail(w, http.StatusInternalServerError, s.who, "The requests cannot be read.")
 		return
 	}
-	v := view{Who: s.who, Title: "Approvals", Out: s.out(), Refresh: true,
+	v := view{Who: s.who, Title: "Approvals", Out: s.out(),
+		Refresh: r.URL.Query().Get("live") == "1", Live: true,
 		Console: a.opt.Console != nil && named(s.who, a.opt.Viewers)}
 	for _, waiting := range []bool{true, false} {
 		for _, q := range all {

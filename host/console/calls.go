@@ -83,13 +83,18 @@ func (c *Console) calls(w http.ResponseWriter, r *http.Request, v Visit) {
 		f.Value = given.Get(f.Name)
 		l.Fields = append(l.Fields, f)
 	}
+	given.Del("live")
 	if p.More {
 		given.Set("after", fmt.Sprintf("%d.%d", p.Next.Ended, p.Next.Call))
 		l.Older = Path + "?" + given.Encode()
 	}
 	given.Del("after")
 	l.Newest = Path + "?" + given.Encode()
-	c.render(w, v, http.StatusOK, "calls", view{Title: "Calls", Refresh: l.First, Data: l})
+	page := view{Title: "Calls", Data: l}
+	if l.First { // older calls stay as they are
+		page = live(r, page)
+	}
+	c.render(w, v, http.StatusOK, "calls", page)
 }
 
 func mark(text string) (m index.Mark, err error) {

@@ -78,7 +78,7 @@ func (c *Console) panel(w http.ResponseWriter, r *http.Request, v Visit) {
 		c.broken(w, v, p.Title, err)
 		return
 	}
-	c.render(w, v, http.StatusOK, "panel", view{Title: p.Title, Refresh: true, Data: tables})
+	c.render(w, v, http.StatusOK, "panel", live(r, view{Title: p.Title, Data: tables}))
 }
 
 // form is the form that freezes, "" where it may not be used.

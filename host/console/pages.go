@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -82,9 +83,22 @@ func named(who string, all []string) bool {
 // view is what every template sees.
 type view struct {
 	Who, Title, Error, Out string
-	Refresh                bool
+	Refresh                bool   // it loads itself again
+	Live                   string // the address that does, or not any longer; "" for none
 	Panels                 []Panel
 	Data                   any
+}
+
+// live makes a page load itself again if its reader asked for that.
+func live(r *http.Request, p view) view {
+	q := r.URL.Query()
+	if p.Refresh = q.Get("live") == "1"; p.Refresh {
+		q.Del("live")
+	} else {
+		q.Set("live", "1")
+	}
+	p.Live = (&url.URL{Path: r.URL.Path, RawQuery: q.Encode()}).String()
+	return p
 }
 
 func (c *Console) render(w http.ResponseWriter, v Visit, status int, name string, p view) {

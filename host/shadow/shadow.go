@@ -24,6 +24,7 @@ import (
 
 const (
 	maxWaiting = 256                    // decisions that wait for the candidate
+	maxHeld    = 32 << 20               // bytes of their inputs
 	maxTime    = 500 * time.Millisecond // of the candidate for one decision
 	// rest is how much longer than for a decision the shadow rests after it, so that it uses at
 	// most a fifth of one processor.
@@ -43,6 +44,7 @@ type Shadow struct {
 	o       Options
 	rules   atomic.Pointer[policy.Rules]
 	waiting chan gate.Record
+	held    atomic.Int64 // bytes of what waits
 
 	mu     sync.Mutex     // guards counts
 	counts map[string]int // by result
@@ -80,14 +82,24 @@ type journal struct {
 // Intent implements gate.Journal.
 func (j journal) Intent(ctx context.Context, r gate.Record, durable bool) error {
 	err := j.Journal.Intent(ctx, r, durable)
-	if err == nil {
-		select {
-		case j.shadow.waiting <- r:
-		default:
-			j.shadow.note(Dropped)
-		}
+	if err == nil && !j.shadow.offer(r) {
+		j.shadow.note(Dropped)
 	}
 	return err
+}
+
+// offer reports whether there is room for a record.
+func (s *Shadow) offer(r gate.Record) bool {
+	n := int64(len(r.Input))
+	if s.held.Add(n) <= maxHeld {
+		select {
+		case s.waiting <- r:
+			return true
+		default:
+		}
+	}
+	s.held.Add(-n)
+	return false
 }
 
 // Run follows the candidate's folder and decides, until ctx ends. A candidate that cannot be loaded
@@ -140,6 +152,7 @@ func (s *Shadow) decide(ctx context.Context) {
 		case rec := <-s.waiting:
 			began := time.Now()
 			kept = s.one(ctx, rec, kept)
+			s.held.Add(-int64(len(rec.Input)))
 			select {
 			case <-ctx.Done():
 			case <-time.After(rest * time.Since(began)):

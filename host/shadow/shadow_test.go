@@ -50,6 +50,30 @@ func TestWhatIsEnforcedDoesNotWaitForTheShadow(t *testing.T) {
 	}
 }
 
+// What waits for the shadow takes little memory, however large it is, and there is room again.
+func TestWhatWaitsForTheShadowIsBounded(t *testing.T) {
+	s := New(Options{Site: t.TempDir(), Dir: t.TempDir()})
+	j := s.Journal(&written{})
+	large := gate.Record{Input: make([]byte, 1<<20)}
+	for range maxWaiting {
+		if err := j.Intent(t.Context(), large, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.waiting); n != maxHeld>>20 || s.Counts()[Dropped] != maxWaiting-n {
+		t.Errorf("%d records of 1 MiB wait, %v", n, s.Counts())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	go s.Run(ctx)
+	for len(s.waiting) > 0 || s.held.Load() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := j.Intent(t.Context(), large, false); err != nil || s.held.Load() != 1<<20 {
+		t.Errorf("%d bytes wait, %v", s.held.Load(), err)
+	}
+}
+
 // A candidate that cannot be loaded decides nothing, until it can.
 func TestACandidateThatCannotBeLoadedDecidesNothing(t *testing.T) {
 	site, dir := t.TempDir(), t.TempDir()

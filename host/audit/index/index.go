@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/caponier-mcp/caponier/host/audit"
 	_ "modernc.org/sqlite"
 )
 
@@ -30,6 +31,23 @@ type Index struct {
 
 	mu   sync.Mutex // guards left
 	left left
+}
+
+// left is what a step knew when it was done, so that the next one need not read the calls again
+// that go on. It holds as long as no other process has gone further.
+type left struct {
+	at     map[string]int64
+	open   audit.Unended
+	rows   map[string]*row
+	facets map[string]int64
+}
+
+// row is a call that has not ended, as far as it is known.
+type row struct {
+	id      int64
+	found   *audit.Found
+	records int
+	tagged  []string // facets that the index has of it already
 }
 
 // Open opens the index of a journal in a private folder. One that is missing, of another version

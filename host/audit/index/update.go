@@ -58,15 +58,6 @@ func positions(ctx context.Context, db asks) (ids map[string]int64, at map[strin
 	return ids, at, rows.Err()
 }
 
-// left is what a step knew when it was done, so that the next one need not read the calls again
-// that go on. It holds as long as no other process has gone further.
-type left struct {
-	at     map[string]int64
-	open   audit.Unended
-	rows   map[string]*row
-	facets map[string]int64
-}
-
 // maxLeft bounds calls and facets that are kept.
 const maxLeft = 10_000
 
@@ -127,14 +118,6 @@ func (x *Index) take(ctx context.Context, last left) (w *writer, n int, err erro
 		return nil, 0, err
 	}
 	return w, n, tx.Commit()
-}
-
-// row is a call that has not ended, as far as it is known.
-type row struct {
-	id      int64
-	found   *audit.Found
-	records int
-	tagged  []string // facets that the index has of it already
 }
 
 type writer struct {

@@ -60,6 +60,24 @@ func (s scope) in(c *config.Config) (z freeze.Freeze, err error) {
 	return freeze.Freeze{Kind: "all"}, nil
 }
 
+// stranger says that a frozen principal is nobody whom this configuration lets in, "" for others.
+func stranger(c *config.Config, z freeze.Freeze) string {
+	id := c.Identity
+	known := []string{c.CLI.Principal, id.HTTP}
+	for _, p := range id.Principals {
+		known = append(known, p.ID)
+	}
+	for _, p := range id.OIDC.Callers {
+		known = append(known, p.Principal)
+	}
+	anybody := id.OIDC.Issuer != "" && len(id.OIDC.Callers) == 0
+	if z.Kind != "principal" || anybody || slices.Contains(known, z.Name) {
+		return ""
+	}
+	return fmt.Sprintf("%s names no principal %q: it is frozen all the same; is it spelt so?",
+		c.File, z.Name)
+}
+
 func freezeCommand(g *global) *cobra.Command {
 	var s scope
 	var reason string
@@ -81,6 +99,9 @@ func freezeCommand(g *global) *cobra.Command {
 			return withShared(c, func(s state) error {
 				if err := addFreeze(s.freezes(c), z, account(), reason); err != nil {
 					return err
+				}
+				if odd := stranger(c, z); odd != "" {
+					fmt.Fprintln(v.say, "caponier:", odd)
 				}
 				return v.freezes(s.freezes(c))
 			})

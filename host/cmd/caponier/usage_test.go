@@ -63,3 +63,28 @@ func TestAWrongCommandLineSaysWhatIsWanted(t *testing.T) {
 		}
 	}
 }
+
+// TestAFreezeOfNobodyIsTold freezes names that may be misspelt, of whoever may come in.
+func TestAFreezeOfNobodyIsTold(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.toml")
+	write := func(oidc string) {
+		text := "[cli]\nprincipal = \"ann\"\n[[identity.principals]]\nid = \"bob\"\n" + oidc
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const provider = "[identity.oidc]\nissuer = \"https://id.example.org\"\n" +
+		"audience = \"https://caponier.example.org/mcp\"\n"
+	const caller = "[[identity.oidc.callers]]\nclaim = \"0815\"\nprincipal = \"eve\"\n"
+	for _, c := range []struct {
+		oidc, name string
+		told       bool
+	}{{"", "ann", false}, {"", "bob", false}, {"", "bop", true}, {provider, "bop", false},
+		{provider + caller, "bop", true}, {provider + caller, "eve", false}} {
+		write(c.oidc)
+		code, text := said(t, "--config", file, "freeze", "--principal", c.name)
+		if code != exitDone || strings.Contains(text, "is it spelt so?") != c.told {
+			t.Errorf("%+v: exit %d, %s", c, code, text)
+		}
+	}
+}
