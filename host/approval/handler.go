@@ -16,12 +16,7 @@ import (
 // decides nothing.
 func (a *Approvals) Handler() http.Handler {
 	mux := http.NewServeMux()
-	for name, file := range files {
-		mux.HandleFunc("GET /approvals/"+name, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", file.kind)
-			fmt.Fprint(w, file.text)
-		})
-	}
+	handleFiles(mux)
 	mux.HandleFunc("GET /approvals/login", a.loginForm)
 	mux.HandleFunc("POST /approvals/login", a.login)
 	if a.oidc != nil {
@@ -74,6 +69,15 @@ func (a *Approvals) Handler() http.Handler {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 		guarded.ServeHTTP(w, r)
 	})
+}
+
+func handleFiles(mux *http.ServeMux) {
+	for name, file := range files {
+		mux.HandleFunc("GET /approvals/"+name, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", file.kind)
+			fmt.Fprint(w, file.text)
+		})
+	}
 }
 
 // ours reports whether a Host is the configured one or loopback: any other name may be one that

@@ -44,7 +44,8 @@ func TestConfigTOMLHasEveryKey(t *testing.T) {
 	}
 	t.Setenv("OPENAI_API_KEY", "sk-0123456789")
 	whole := commented.ReplaceAllString(string(data), "$1")
-	for _, file := range []string{"approval-webhook", "approval-oidc", "siem", "matrix", "mail", "store"} {
+	for _, file := range []string{"approval-webhook", "approval-oidc", "siem", "matrix",
+		"mail", "store"} {
 		whole = strings.Replace(whole, "${file:secrets/"+file+"}", "${OPENAI_API_KEY}", 1)
 	}
 	l := &loader{file: "config.toml"}

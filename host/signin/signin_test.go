@@ -112,7 +112,8 @@ func TestWhatComesBackIsNotBelieved(t *testing.T) {
 	if name, _, err := attempt(t, idp, p, func(v url.Values) { v.Del("iss") }); name != "ann" {
 		t.Error(err)
 	}
-	if _, _, err := attempt(t, idp, p, func(v url.Values) { v.Set("iss", "https://evil.example") }); err == nil {
+	evil := func(v url.Values) { v.Set("iss", "https://evil.example") }
+	if _, _, err := attempt(t, idp, p, evil); err == nil {
 		t.Error("mix-up")
 	}
 }
@@ -193,7 +194,7 @@ func TestIDTokensThatProveNothingHere(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%s: %v, want %q", name, err, c.why)
 		}
-		if person := strings.Contains(c.why, "people"); person != errors.Is(err, signin.ErrUnknown) {
+		if strings.Contains(c.why, "people") != errors.Is(err, signin.ErrUnknown) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -262,10 +263,14 @@ func TestAProviderThatIsDownOrLies(t *testing.T) {
 		"it redirects": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		},
-		"it hangs":            func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
-		"it answers no JSON":  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{") },
-		"it answers no end":   endless,
-		"it closes each time": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"it hangs": func(_ http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+		},
+		"it answers no JSON": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{") },
+		"it answers no end":  endless,
+		"it closes each time": func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		},
 	} {
 		for _, path := range []string{"/.well-known/openid-configuration", "/token"} {
 			idp := signintest.New(t)

@@ -40,9 +40,11 @@ func TestAnApproverSignsInAtARealProvider(t *testing.T) {
 		status int
 		text   string
 	}{
-		"as it should be":  {func(*signin.Options) {}, http.StatusOK, "Sign out"},
-		"a wrong secret":   {func(o *signin.Options) { o.ClientSecret += "x" }, 401, "not signed in"},
-		"somebody else":    {func(o *signin.Options) { o.People[0].Claim = "auth0|x" }, 403, "knows you"},
+		"as it should be": {func(*signin.Options) {}, http.StatusOK, "Sign out"},
+		"a wrong secret": {func(o *signin.Options) { o.ClientSecret += "x" }, 401,
+			"not signed in"},
+		"somebody else": {func(o *signin.Options) { o.People[0].Claim = "auth0|x" }, 403,
+			"knows you"},
 		"a claim it lacks": {func(o *signin.Options) { o.Claim = "email" }, 403, "knows you"},
 	} {
 		stop := serve(c.change)
