@@ -82,7 +82,7 @@ func TestWhatComesBackIsNotBelieved(t *testing.T) {
 		change func(url.Values)
 		why    string
 	}{
-		"another state": {func(v url.Values) { v.Set("state", signin.State("other")) }, "the state"},
+		"another state": {func(v url.Values) { v.Set("state", signin.State("x")) }, "the state"},
 		"no state":      {func(v url.Values) { v.Del("state") }, "the state"},
 		"two states":    {func(v url.Values) { v.Add("state", "x") }, "2 of state"},
 		"two codes":     {func(v url.Values) { v.Add("code", "x") }, "2 of code"},
