@@ -147,7 +147,7 @@ func TestPluginDevRefusesARealNode(t *testing.T) {
 		"a name that begins like one": "127.0.0.1.example"} {
 		s := newSite(t)
 		s.replace(t, s.config, `(?m)^host = "127.0.0.1"`, fmt.Sprintf("host = %q", host))
-		out, err := s.command("plugin", "dev", "/nowhere", "hello_kernel", "--lab").CombinedOutput()
+		out, err := s.command("plugin", "dev", s.dir, "hello_kernel", "--lab").CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "is not on the loopback") {
 			t.Errorf("%s: %v: %s", name, err, out)
 		}
@@ -157,7 +157,7 @@ func TestPluginDevRefusesARealNode(t *testing.T) {
 		s.read(t, "config.toml"), 2)
 	s.add(t, "\n[[remote.nodes.jump]]\nhost = \"127.0.0.1\"\nport = 1\nuser = \"root\"\n"+
 		strings.Join(login, ""))
-	out, err := s.command("plugin", "dev", "/nowhere", "x", "--lab").CombinedOutput()
+	out, err := s.command("plugin", "dev", s.dir, "x", "--lab").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "is behind 127.0.0.1") {
 		t.Errorf("a jump host: %v: %s", err, out)
 	}
