@@ -48,7 +48,8 @@ var runners = map[string]string{
 
 // illustrates are fences that nobody types.
 var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
-	"docs/plan.md":  {"text", "go", "yaml"}, // newReplicas runs what scale.md configures HAProxy with
+	"docs/plan.md": {"text", "go", "yaml"},
+	// newReplicas runs what scale.md configures HAProxy with
 	"docs/scale.md": {"sql", "toml", "haproxy"},
 	// needs a cluster and a registry; test/cluster_test.go reads the manifests
 	"examples/cluster/README.md": {"sh"},
