@@ -11,14 +11,20 @@ import (
 // JSON returns the text of a Rego value, with sorted keys. Text below a member for which masked is
 // true goes through mask; both can be nil.
 func JSON(v ast.Value, masked map[string]bool, mask func(string) string) []byte {
-	w := writer{masked: masked, mask: mask, b: make([]byte, 0, 4096)}
+	w := writer{masked: masked, mask: mask, b: make([]byte, 0, 4096), quote: appendString}
 	w.value(v)
 	return w.b
 }
 
 // Append appends a text that no other value has: as [JSON] writes it, but bytes that are no UTF-8.
 func Append(b []byte, v ast.Value) []byte {
-	w := writer{b: b, exact: true}
+	switch v := v.(type) { // most are scalars, and a writer is an allocation
+	case ast.String:
+		return appendExact(b, string(v))
+	case ast.Null, ast.Boolean, ast.Number:
+		return append(b, v.String()...)
+	}
+	w := writer{b: b, quote: appendExact}
 	w.value(v)
 	return w.b
 }
@@ -28,15 +34,7 @@ type writer struct {
 	mask   func(string) string
 	b      []byte
 	below  bool // a masked member
-	exact  bool // the text need not be JSON
-}
-
-func (w *writer) string(s string) {
-	if w.exact && !utf8.ValidString(s) { // which JSON has no text for
-		w.b = strconv.AppendQuote(w.b, s)
-		return
-	}
-	w.b = appendString(w.b, s)
+	quote  func([]byte, string) []byte
 }
 
 func (w *writer) value(v ast.Value) {
@@ -46,7 +44,7 @@ func (w *writer) value(v ast.Value) {
 		if w.below && w.mask != nil {
 			s = w.mask(s)
 		}
-		w.string(s)
+		w.b = w.quote(w.b, s)
 	case *ast.Array:
 		w.b = append(w.b, '[')
 		for i := range v.Len() {
@@ -69,12 +67,19 @@ func (w *writer) member(k, x *ast.Term) {
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
 	}
-	w.string(Text(k))
-	w.b = append(w.b, ':')
+	w.b = append(w.quote(w.b, Text(k)), ':')
 	above := w.below
 	w.below = above || w.masked[Text(k)]
 	w.value(x.Value)
 	w.below = above
+}
+
+// appendExact quotes as [appendString] does, and bytes that JSON has no text for as Go does.
+func appendExact(b []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		return strconv.AppendQuote(b, s)
+	}
+	return appendString(b, s)
 }
 
 // appendString quotes as encoding/json does, but leaves <, > and & alone where nothing else needs
@@ -82,10 +87,7 @@ func (w *writer) member(k, x *ast.Term) {
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] >= 0x7f || s[i] == '"' || s[i] == '\\' {
-			quoted, err := json.Marshal(s)
-			if err != nil {
-				panic("value: quoting a string: " + err.Error()) // json.Marshal takes every string
-			}
+			quoted, _ := json.Marshal(s) // which takes every string
 			return append(b, quoted...)
 		}
 	}
