@@ -204,6 +204,8 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 			"host_path": "/opt/app.conf"}, "would be uploaded", "9 bytes"},
 		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname",
 			"local_path": "hostname"}, "would be downloaded", "Downloaded /etc/hostname"},
+		{"proxmox_download_directory_from_host", args{"host_dir": "/var/log",
+			"local_dir": "logs"}, "would download", "Downloaded /var/log"},
 	} {
 		called[c.tool] = true
 		t.Run(fmt.Sprint(c.tool, c.args), func(t *testing.T) {
