@@ -20,8 +20,8 @@ func BenchmarkFolder(b *testing.B) {
 	for i := range 1000 {
 		dir := filepath.Join(from, fmt.Sprint(i%10))
 		must(b, os.MkdirAll(dir, 0o755))
-		must(b, os.WriteFile(filepath.Join(dir, fmt.Sprint("f", 10_000+i)), bytes.Repeat([]byte("x"), 1024),
-			0o644))
+		name := filepath.Join(dir, fmt.Sprint("f", 10_000+i))
+		must(b, os.WriteFile(name, bytes.Repeat([]byte("x"), 1024), 0o644))
 	}
 	file := filepath.Join(p.dir, "site/data.yaml")
 	data, err := os.ReadFile(file)
