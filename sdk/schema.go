@@ -42,7 +42,7 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 		return nil, fmt.Errorf("%s is nested too deep, or contains itself", t)
 	}
 	if t == reflect.TypeFor[json.RawMessage]() || result && writesItself(t) {
-		return object{}, nil
+		return anything(), nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -52,7 +52,7 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 		}
 		return s, err
 	case reflect.Interface:
-		return object{}, nil
+		return anything(), nil
 	case reflect.Bool:
 		return object{"type": "boolean"}, nil
 	case reflect.String:
@@ -65,7 +65,7 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 		return object{"type": "number"}, nil
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return object{"type": "string", "contentEncoding": "base64"}, nil
+			return object{"type": "string", "description": "Base64"}, nil
 		}
 		items, err := schema(t.Elem(), result, depth+1)
 		return object{"type": "array", "items": items}, err
@@ -79,6 +79,11 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 		return structSchema(t, result, depth)
 	}
 	return nil, fmt.Errorf("%s has no JSON form", t)
+}
+
+// anything is the schema of any value: a host refuses one that says nothing.
+func anything() object {
+	return object{"type": []string{"object", "array", "string", "number", "boolean", "null"}}
 }
 
 // writesItself reports whether a type decides on its own JSON, of which nothing is known.

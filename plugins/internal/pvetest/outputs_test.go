@@ -9,6 +9,7 @@ import (
 	"testing/quick"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/plugins/internal/pvetest"
 	"github.com/caponier-mcp/caponier/sdk"
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
@@ -51,6 +52,7 @@ type every struct {
 	ByHole  map[string]*int   `json:"by_hole"`
 	Quoted  int               `json:"quoted,string"`
 	Self    raw               `json:"self"`
+	Any     any               `json:"any"`
 	When    time.Time         `json:"when"`
 	Skipped chan int          `json:"-"`
 }
@@ -58,8 +60,8 @@ type every struct {
 var next every
 
 func serve() {
-	sdk.Serve("outputs", "1.0.0", sdk.NewTool("every", "Returns something.",
-		sdk.Hints{Title: "Everything", Budget: time.Second, Runs: "nothing"},
+	sdk.Serve("outputs", "1.0.0", sdk.NewTool("every", "Returns whatever the test has set.",
+		sdk.Hints{Title: "All forms", Budget: time.Second, Runs: "nothing"},
 		func(*sdk.Call, struct{}) (every, error) { return next, nil }))
 }
 
@@ -70,6 +72,9 @@ func init() { serve() }
 func TestResultsFitTheSchemasOfTheirTypes(t *testing.T) {
 	h := sdktest.New(t)
 	description := h.Describe()
+	if _, err := plugin.NewEntry("outputs.wasm", nil, nil, description); err != nil {
+		t.Fatalf("a lock refuses the schema: %v", err)
+	}
 	rnd := rand.New(rand.NewSource(7))
 	check := func() {
 		t.Helper()
@@ -89,6 +94,10 @@ func TestResultsFitTheSchemasOfTheirTypes(t *testing.T) {
 			f := kind.Field(i)
 			if f.Type == reflect.TypeFor[time.Time]() || f.Tag.Get("json") == "-" ||
 				!f.IsExported() {
+				continue
+			}
+			if f.Name == "Any" {
+				v.Field(i).Set(reflect.ValueOf(map[string]any{"a": []any{nil, rnd.Float64()}}))
 				continue
 			}
 			x, ok := quick.Value(f.Type, rnd)
