@@ -95,6 +95,7 @@ func plan(t *testing.T, session *mcp.ClientSession, tool string,
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args,
 		Meta: mcp.Meta{"io.caponier/plan": true}})
 	must(t, err)
+	keepsItsPromise(t, tool, res)
 	for _, c := range res.Content {
 		if part, ok := c.(*mcp.TextContent); ok {
 			text += part.Text + "\n"
