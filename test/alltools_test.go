@@ -10,6 +10,7 @@ import (
 // Every tool that acts on nodes, through the real binary, as a real client calls it, on the
 // simulated cluster. A want that begins with ! is an error.
 func TestEveryToolOnTheCluster(t *testing.T) {
+	withSchemas(t)
 	s := newSite(
 		t,
 		filepath.Join(plugins, "guests.wasm"),

@@ -29,7 +29,7 @@ func folderTool() sdk.Tool {
 			Budget:  10 * time.Minute,
 			Runs:    "SFTP list of each directory, read of each file",
 		},
-		pve.Tool(downloadFolder),
+		downloadFolder,
 	)
 }
 

@@ -31,7 +31,7 @@ func init() {
 				Budget:      310 * time.Second,
 				Runs:        "COMMAND, every word quoted",
 			},
-			pve.Tool(runCommand),
+			runCommand,
 		),
 		sdk.NewTool(
 			"proxmox_download_file_from_host",
@@ -43,7 +43,7 @@ func init() {
 				Budget:  5 * time.Minute,
 				Runs:    "SFTP stat and read",
 			},
-			pve.Tool(download),
+			download,
 		),
 		folderTool(),
 		sdk.NewTool(
@@ -58,7 +58,7 @@ func init() {
 				Budget:      5 * time.Minute,
 				Runs:        "SFTP write under a partial name, then rename",
 			},
-			pve.Tool(upload),
+			upload,
 		),
 	)
 }
