@@ -33,12 +33,12 @@ type Request struct {
 }
 
 // After returns the request after an answer, with its new state. A yes of a person who gave one
-// already changes nothing, and is an error.
+// already changes nothing, and is an error; so is a second one at a terminal.
 func (r Request) After(v Verdict) (Request, error) {
 	switch {
 	case v.By == "" || strings.EqualFold(v.By, r.Principal):
 		return r, errors.New("the requester may not give it")
-	case !r.Takes(v):
+	case !r.takes(v):
 		return r, fmt.Errorf("%w: it is %s already (by %s)", ErrAnswered, r.State, r.By)
 	case !v.Approve:
 		r.State, r.By, r.Channel, r.Note = Denied, v.By, v.Channel, v.Note
@@ -47,6 +47,10 @@ func (r Request) After(v Verdict) (Request, error) {
 	for _, y := range r.Answers {
 		if strings.EqualFold(y.By, v.By) {
 			return r, fmt.Errorf("%w: another person, since %s said yes already", ErrLacks, y.By)
+		}
+		if y.Channel == Terminal && v.Channel == Terminal {
+			return r, fmt.Errorf("%w: a yes on the page, since who is at a terminal can give any "+
+				"name, and %s said yes there already", ErrLacks, y.By)
 		}
 	}
 	r.Answers = append(slices.Clone(r.Answers), gate.Yes{By: v.By, Channel: v.Channel,
@@ -65,9 +69,9 @@ func (r Request) yes() []gate.Yes {
 	return r.Answers
 }
 
-// Takes reports whether the request takes an answer in its state: any while it waits, and a no that
+// takes reports whether the request takes an answer in its state: any while it waits, and a no that
 // takes back a yes which was not used.
-func (r Request) Takes(v Verdict) bool {
+func (r Request) takes(v Verdict) bool {
 	return r.State == Waiting || r.State == Approved && !v.Approve
 }
 

@@ -81,5 +81,14 @@ reasoned(note) if {
 	trim_space(note) != ""
 }
 
-# persons are those who said yes. A name in other letters is no other person.
-persons := {lower(answer.by) | some answer in yes}
+# persons are those who said yes. A name in other letters is no other person, and who is at a terminal
+# can give any name: all that is said there counts as one person.
+persons := on_pages | at_terminals
+
+on_pages := {lower(answer.by) | some answer in yes; answer.channel != "cli"}
+
+at_terminals := {min(others)} if {
+	count(others) > 0
+} else := set()
+
+others := {lower(answer.by) | some answer in yes; answer.channel == "cli"} - on_pages
