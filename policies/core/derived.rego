@@ -15,6 +15,7 @@ import data.caponier.core.grammar
 import data.caponier.core.guests as guests_of
 import data.caponier.core.lint
 import data.caponier.core.listing
+import data.caponier.core.scope
 import data.caponier.core.tier
 
 # The checks that each kind of question requires.
@@ -51,6 +52,18 @@ programs[name] := {binary |
 	granted in {"*", id, group}
 } if {
 	some name, role in data.site.roles
+}
+
+# What narrows each role further, and whether the time does of any.
+narrowed[name] := scope.narrowed(role) if {
+	some name, role in data.site.roles
+}
+
+default timed := false
+
+timed if {
+	some role in data.site.roles
+	"hours" in object.keys(role)
 }
 
 # The commands that a text for a node can hold.
