@@ -13,12 +13,16 @@ import data.caponier.core.files
 import data.caponier.core.inventory
 import data.caponier.core.lint
 import data.caponier.core.roles
+import data.caponier.core.scope
 import data.caponier.core.tier
 
 # of is what one role must have for the question, and which roles have it.
 of := {
 	"tool": key, "tier": tier.name, "roles": sort(roles.clear), "nodes": sort(inventory.named),
 	"commands": sort({d.id | some d in roles.described}), "entries": sort(entries),
+	"guests": sort(scope.named_guests), "services": sort(scope.named_services),
+	"hosts": sort(scope.named_hosts), "paths": sort(scope.named_paths),
+	"aims": sort({kind | some kind in scope.kinds; scope.aims_with({kind: []})}),
 }
 
 # key is the tool as a role lists it.
@@ -65,6 +69,32 @@ entries contains ["roles", name, "commands", c] if {
 	some c in data.site.roles[name].commands
 	some d in roles.described
 	c in {"*", d.id, d.group}
+}
+
+# A role lists these as it likes: nginx, or nginx.service.
+entries contains ["roles", name, kind, v] if {
+	some name in roles.clear
+	some kind in scope.kinds
+	some v in data.site.roles[name][kind]
+	some used in named[kind]
+	reaches(kind, used, v)
+}
+
+entries contains ["roles", name, "hours", "days", day] if {
+	some name in roles.clear
+	some day in scope.days_of(name)
+}
+
+named := {
+	"guests": scope.named_guests, "services": scope.named_services, "hosts": scope.named_hosts,
+	"paths": scope.named_paths,
+}
+
+reaches("paths", used, v) if files.under(used, v)
+
+reaches(kind, used, v) if {
+	kind != "paths"
+	used == scope.one(kind, v)
 }
 
 entries contains ["cluster_nodes", n] if some n in inventory.named
