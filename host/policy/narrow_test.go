@@ -73,8 +73,7 @@ func (b bounds) covers(n named, at time.Time) bool {
 		if b.guests == nil && b.services == nil {
 			break
 		}
-		if !(b.guests != nil && x.guests != nil || b.services != nil && x.services != nil ||
-			b.paths != nil && x.paths != nil) {
+		if x.guests == nil && x.services == nil && x.paths == nil {
 			return false
 		}
 	}

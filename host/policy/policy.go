@@ -130,6 +130,7 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		"result":    "data.caponier.core.result.answer",
 		"detectors": "data.caponier.core.result.detectors",
 		"able":      "[c | some c in data.caponier.core.listing.able]",
+		"held":      "[b | some b in data.caponier.core.listing.held]",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
 		body := ast.MustParseBody(string(answerVar) + " = " + rule)

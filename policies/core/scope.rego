@@ -115,54 +115,56 @@ path_words(all) := {p | some ["readpath", p] in all} | {p |
 	p := substring(w, at, -1)
 }
 
-# aimed says that what is above green names something that the role lists, if that lists guests or
-# services: what stops all guests of a node, or the node, names none.
+# aimed says that what is above green names something, if the role lists guests or services: what
+# stops all guests of a node, or the node, names none.
 aimed(narrow) if {
 	not narrow.guests
 	not narrow.services
 }
 
-aimed(_) if tier.rank == 1
+aimed(_) if pointed
+
+pointed if tier.rank == 1
 
 # Whether a thing is seen, or a call that lacks a target, which check target refuses.
-aimed(_) if input.schema == "caponier.visible/1"
+pointed if input.schema == "caponier.visible/1"
 
-aimed(_) if {
+pointed if {
 	input.schema == "caponier.call/1"
 	some kind in input.tool.target_kinds
 	awaited(kind)
 }
 
-aimed(narrow) if {
+pointed if {
 	input.schema == "caponier.call/1"
 	input.commands == []
-	aims_by(input.targets, narrow)
+	points(input.targets)
 }
 
-aimed(narrow) if {
+pointed if {
 	input.schema == "caponier.call/1"
 	input.commands != []
-	every d in command.node_described { aims(d, narrow) }
-	inside_aimed(narrow)
+	every d in command.node_described { speaks(d) }
+	inside
 }
 
-aimed(narrow) if {
+pointed if {
 	input.schema == "caponier.operation/1"
 	input.command != null
-	every d in command.operation_described { aims(d, narrow) }
+	every d in command.operation_described { speaks(d) }
 }
 
-aimed(narrow) if {
+pointed if {
 	input.schema == "caponier.operation/1"
 	input.command == null
-	aims_by(input.parent.targets, narrow)
+	points(input.parent.targets)
 }
 
-# The commands of the call's own text were decided with it.
-aimed(_) if {
+# A file and a host are named by the operation, and a call's own text was decided with it.
+pointed if {
 	input.schema == "caponier.operation/1"
 	input.command == null
-	input.parent.commands != []
+	[input.file, input.http, input.parent.commands] != [null, null, []]
 }
 
 awaited(kind) if {
@@ -173,34 +175,25 @@ awaited(kind) if {
 awaited("commands") if input.commands == []
 
 # A text for the inside of a guest acts on the guests that the call names.
-inside_aimed(_) if {
+inside if {
 	every cmd in input.commands { not cmd.guest }
 }
 
-inside_aimed(narrow) if aims_by(input.targets, narrow)
+inside if count(input.targets.vmids) > 0
 
-fields := {"guests": "vmids", "services": "services", "hosts": "hosts", "paths": "paths"}
-
-aims_by(targets, narrow) if {
-	some kind, field in fields
-	narrow[kind]
-	count(targets[field]) > 0
+points(targets) if {
+	some kind in ["vmids", "services", "hosts", "paths"]
+	count(targets[kind]) > 0
 }
 
-aims(d, _) if d.rank == 1
+# speaks says that a command reads, or names something.
+speaks(d) if d.rank == 1
 
-aims(d, narrow) if {
-	narrow.guests
-	count(command.mentioned_vmids({pair | some pair in d.words})) > 0
-}
+speaks(d) if count(command.mentioned_vmids({pair | some pair in d.words})) > 0
 
-aims(d, narrow) if {
-	narrow.services
-	count(command.services(d.words)) > 0
-}
+speaks(d) if count(command.services(d.words)) > 0
 
-aims(d, narrow) if {
-	narrow.paths
+speaks(d) if {
 	some ["readpath", _] in d.words
 }
 

@@ -55,10 +55,7 @@ test_each_command_above_green_names_something_listed if {
 	f.decided_in(run(two), raised).allow
 	d := f.decided_in(run(array.concat(two, [["uptime"]])), raised)
 	f.failed(d) == {"scope"}
-	startswith(
-		d.deny[0].msg,
-		"above green, role operator acts only on what its guests, services list",
-	)
+	startswith(d.deny[0].msg, "above green, role operator acts only on what is named, and this")
 }
 
 test_a_call_that_names_nothing_listed_is_refused if {

@@ -20,9 +20,7 @@ import data.caponier.core.tier
 of := {
 	"tool": key, "tier": tier.name, "roles": sort(roles.clear), "nodes": sort(inventory.named),
 	"commands": sort({d.id | some d in roles.described}), "entries": sort(entries),
-	"guests": sort(scope.named_guests), "services": sort(scope.named_services),
-	"hosts": sort(scope.named_hosts), "paths": sort(scope.named_paths),
-	"aims": sort({kind | some kind in scope.kinds; scope.aims_with({kind: []})}),
+	"named": {kind: sort(all) | some kind, all in named}, "pointed": pointed,
 }
 
 # key is the tool as a role lists it.
@@ -82,13 +80,25 @@ entries contains ["roles", name, kind, v] if {
 
 entries contains ["roles", name, "hours", "days", day] if {
 	some name in roles.clear
-	some day in scope.days_of(name)
+	some i, d in scope.days
+	some [from, to] in scope.of(name).hours
+	floor(from / 1440) == i
+	some m in [scope.moment, scope.moment + scope.week]
+	from <= m
+	m < to
+	day := d.key
 }
 
 named := {
 	"guests": scope.named_guests, "services": scope.named_services, "hosts": scope.named_hosts,
 	"paths": scope.named_paths,
 }
+
+# pointed says that the role may list guests or services: above green it then acts only on what is
+# named.
+default pointed := false
+
+pointed if scope.pointed
 
 reaches("paths", used, v) if files.under(used, v)
 

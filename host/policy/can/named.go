@@ -23,6 +23,14 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 	names := make([][2]map[string]any, len(all))
 	for i, c := range all {
 		site, _ := c.Data()["site"].(map[string]any)
+		roles, _ := site["roles"].(map[string]any)
+		for _, r := range roles {
+			role, _ := r.(map[string]any)
+			ids, _ := role["guests"].([]any)
+			for _, id := range ids {
+				guests[fmt.Sprint(id)] = fact
+			}
+		}
 		for j, name := range []string{"protected", "raised", "relaxed"} {
 			section, _ := site[name].(map[string]any)
 			ids, _ := section["vmids"].([]any)

@@ -36,8 +36,8 @@ faults contains sprintf("%s %s is not among the %s of role %s", [
 	count(out) > 0
 }
 
-faults contains sprintf("above green, role %s acts only on what its %s list, and this names none", [
-	name, concat(", ", sort(kinds(name))),
+faults contains sprintf("above green, role %s acts only on what is named, and this names nothing", [
+	name,
 ]) if {
 	some name in roles.granting
 	not scope.aimed(scope.of(name))
