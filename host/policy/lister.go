@@ -87,31 +87,9 @@ func Supposed(like gate.Question, t *gate.Tool, on gate.Targets) gate.Question {
 		Mode: like.Mode, Facts: like.Facts}
 }
 
-// Able returns those commands of the tool of a call that the call may come to.
-func (r *Rules) Able(ctx context.Context, q gate.Question) (commands []string, err error) {
-	err = r.about(ctx, "able", q, &commands)
-	return commands, err
-}
-
-// Held is a role that grants a call, with what it lists; nil for a key that it does not have. Hours
-// are minutes of the week in UTC, from Sunday 00:00: from one up to another, which is no part.
-type Held struct {
-	Role     string     `json:"role"`
-	Guests   *[]string  `json:"guests"`
-	Services *[]string  `json:"services"`
-	Hosts    *[]string  `json:"hosts"`
-	Paths    *[]string  `json:"paths"`
-	Hours    *[][]int64 `json:"hours"`
-}
-
-// Held returns the roles that grant a call at some time.
-func (r *Rules) Held(ctx context.Context, q gate.Question) (by []Held, err error) {
-	err = r.about(ctx, "held", q, &by)
-	return by, err
-}
-
-// about reads what the rule of an entry says about a question.
-func (r *Rules) about(ctx context.Context, entry string, q gate.Question, into any) error {
+// About reads what the rule of an entry says about a question: "able", the commands of the tool of a
+// call that the call may come to, or "held", the roles that grant it, with what they list.
+func (r *Rules) About(ctx context.Context, entry string, q gate.Question, into any) error {
 	roles, err := r.effectiveRoles(ctx, q.Call.Principal)
 	if err != nil {
 		return err

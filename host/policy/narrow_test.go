@@ -226,9 +226,8 @@ func TestNarrowedRolesAreAUnionOfPowersEachWhole(t *testing.T) {
 				asked := q
 				asked.Call = &c
 				d := decide(t, s, asked)
-				if !d.Allow && id != "wide" && !slices.ContainsFunc(d.Failed, func(f string) bool {
-					return f == "scope" || f == "hours" || f == "role"
-				}) {
+				whole := func(f string) bool { return f == "scope" || f == "hours" || f == "role" }
+				if !d.Allow && id != "wide" && !slices.ContainsFunc(d.Failed, whole) {
 					t.Fatalf("%s is refused for another reason: %v %v", id, d.Failed, d.Denied)
 				}
 				return d.Allow

@@ -160,8 +160,8 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 	return r, nil
 }
 
-// timeless returns the rule that reads the time for the hours of roles, if the data say that no role
-// has any: then it is undefined, whatever the time.
+// timeless returns the rule that reads the time for the hours of roles, if the data say that no
+// role has any: then it is undefined, whatever the time.
 func (r *Rules) timeless(ctx context.Context) (apart []ast.Ref) {
 	timed, err := r.Store.Read(ctx, r.txn, storage.MustParsePath("/derived/timed"))
 	if err == nil && (timed == false || timed == ast.Boolean(false)) {

@@ -10,9 +10,10 @@ problems contains problem if {
 	some s in role.services
 	regex.match(`^.*\.[a-z]+$`, s)
 	not command.suffixed(s) == s
-	problem := sprintf("roles/%s/services: %q ends in no kind of unit that systemd knows; write %s", [
-		name, s, "the name alone, or with .service",
-	])
+	problem := sprintf(
+		"roles/%s/services: %q ends in no kind of unit that systemd knows; write %s",
+		[name, s, "the name alone, or with .service"],
+	)
 }
 
 problems contains problem if {

@@ -2,8 +2,8 @@
 # scope: package
 # description: >-
 #   What narrows a role further - the guests, services, hosts and paths that a question may name in
-#   it, and the hours. Each key that a role has narrows it, by itself. What an operation names counts
-#   with what its call named.
+#   it, and the hours. Each key that a role has narrows it, by itself. What an operation names
+#   counts with what its call named.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -214,9 +214,9 @@ open(_) if input.schema == "caponier.visible/1"
 
 week := (7 * 24) * 60
 
-# moment is the minute of the week, in UTC, from Sunday 00:00. It is undefined for lists and where no
-# role has hours, so that no answer depends on it there, and the host can leave the time out of what
-# it remembers answers by.
+# moment is the minute of the week, in UTC, from Sunday 00:00. It is undefined for lists and where
+# no role has hours, so that no answer depends on it there, and the host can leave the time out of
+# what it remembers answers by.
 moment := (((input.time.weekday * 24) + input.time.hour_utc) * 60) + input.time.minute_utc if {
 	tables.of.timed
 	input.schema != "caponier.visible/1"

@@ -50,7 +50,7 @@ at(q, day, time) := object.union(q, {"time": parts.clock(weekday, minute)}) if {
 	minute := parts.minute(time)
 } else := parts.stop(
 	"at",
-	{"a weekday is sun to sat or 0 (Sunday) to 6, a time \"00:00\" to \"23:59\" or an hour 0 to 23"},
+	{"a weekday is sun to sat or 0 to 6, a time \"00:00\" to \"23:59\" or an hour 0 to 23"},
 )
 
 # failed gives the checks that refuse a call at a time such as "mon 09:30", none if it is allowed.

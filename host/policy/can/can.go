@@ -65,7 +65,7 @@ type Cell struct {
 	Cannot []string      `json:"cannot"` // commands that the tool runs, and would be refused
 	Held   string        `json:"held"`   // what else the roles that grant it list, "" for nothing
 	Shut   bool          `json:"shut"`   // refused at this time, and not at another
-	by     []policy.Held
+	by     []Held
 }
 
 // Of asks rules about every call in the world, in the order of principals, tools, nodes, guests.
@@ -219,11 +219,9 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 	if err != nil {
 		return err
 	}
-	able, err := r.Able(ctx, q)
+	var able []string
+	err = errors.Join(r.About(ctx, "able", q, &able), r.About(ctx, "held", q, &c.by))
 	if err != nil {
-		return err
-	}
-	if c.by, err = r.Held(ctx, q); err != nil {
 		return err
 	}
 	if c.answer(d, able); c.Can != approval {

@@ -6,19 +6,28 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/caponier-mcp/caponier/host/policy"
 )
 
+// Held is a role that grants a call, with what it lists; nil for a key that it does not have. Hours
+// are minutes of the week in UTC, from Sunday 00:00: from one up to another, which is no part.
+type Held struct {
+	Role     string     `json:"role"`
+	Guests   *[]string  `json:"guests"`
+	Services *[]string  `json:"services"`
+	Hosts    *[]string  `json:"hosts"`
+	Paths    *[]string  `json:"paths"`
+	Hours    *[][]int64 `json:"hours"`
+}
+
 // within reports that all that these roles grant, one of the others grants too.
-func within(these, others []policy.Held) bool {
-	return !slices.ContainsFunc(these, func(a policy.Held) bool {
-		return !slices.ContainsFunc(others, func(b policy.Held) bool { return less(a, b) })
+func within(these, others []Held) bool {
+	return !slices.ContainsFunc(these, func(a Held) bool {
+		return !slices.ContainsFunc(others, func(b Held) bool { return less(a, b) })
 	})
 }
 
 // less reports that role b lists all that role a lists, or does not say.
-func less(a, b policy.Held) bool {
+func less(a, b Held) bool {
 	same := func(x, y string) bool { return x == y }
 	below := func(x, y string) bool {
 		return x == y || strings.HasPrefix(x, strings.TrimSuffix(y, "/")+"/")
@@ -39,7 +48,7 @@ func lists[T any](a, b *[]T, in func(T, T) bool) bool {
 }
 
 // says is what a call is held to, as people read it, "" for nothing.
-func says(held []policy.Held) string {
+func says(held []Held) string {
 	var all []string
 	for _, h := range held {
 		var keys []string

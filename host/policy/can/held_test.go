@@ -27,27 +27,31 @@ func TestADiffSaysWhatNarrowsARole(t *testing.T) {
 		return !slices.Contains([]string{"restart_service", "get_guest_status"}, t.Name)
 	})
 	const day = `    hours: {days: [mon], from: "09:00", to: "17:00"}` + "\n"
+	const nginx, both = "    services: [nginx]\n", "    services: [nginx, cron]\n"
+	const one, two = "    guests: [\"101\"]\n", "    guests: [\"101\", \"106\"]\n"
+	const folder, above = "    paths: [/var/log/nginx]\n", "    paths: [/var/log]\n"
+	later := strings.Replace(day, "17:00", "18:00", 1)
+	tuesday := strings.Replace(day, "mon", "tue", 1)
 	for name, x := range map[string]struct {
 		was, now      string
 		grants, takes bool
 		says          string // of the first change
 	}{
-		"a list of services": {"", "    services: [nginx]\n", false, true,
-			"held to services nginx.service"},
-		"its removal":         {"    services: [nginx]\n", "", true, false, "held before to services"},
-		"one more":            {"    services: [nginx]\n", "    services: [nginx, cron]\n", true, false, ""},
-		"one less":            {"    services: [nginx, cron]\n", "    services: [cron]\n", false, true, ""},
-		"another":             {"    services: [nginx]\n", "    services: [cron]\n", true, true, "±"},
-		"the same":            {"    services: [nginx]\n", "    services: [nginx.service]\n", false, false, ""},
+		"a list of services":  {"", nginx, false, true, "held to services nginx.service"},
+		"its removal":         {nginx, "", true, false, "held before to services"},
+		"one more":            {nginx, both, true, false, ""},
+		"one less":            {both, nginx, false, true, ""},
+		"another":             {nginx, "    services: [cron]\n", true, true, "±"},
+		"the same":            {nginx, "    services: [nginx.service]\n", false, false, ""},
 		"nothing":             {"", "    services: []\n", false, true, "held to services none"},
-		"a guest":             {"", "    guests: [\"101\"]\n", false, true, "guest"},
-		"a guest more":        {"    guests: [\"101\"]\n", "    guests: [\"101\", \"106\"]\n", true, false, "106"},
+		"a guest":             {"", one, false, true, "guest"},
+		"a guest more":        {one, two, true, false, "106"},
 		"hours, while closed": {"", day, false, true, "hours mon 09:00-17:00"},
-		"other hours, while both are closed": {day, strings.Replace(day, "17:00", "18:00", 1), true,
-			false, "held before to hours mon 09:00-17:00"},
-		"hours on another day": {day, strings.Replace(day, "mon", "tue", 1), true, true, "±"},
-		"a folder":             {"    paths: [/var/log]\n", "    paths: [/var/log/nginx]\n", false, true, ""},
-		"the folder above":     {"    paths: [/var/log/nginx]\n", "    paths: [/var/log]\n", true, false, ""},
+		"other hours, both closed": {day, later, true, false,
+			"held before to hours mon 09:00-17:00"},
+		"hours on another day": {day, tuesday, true, true, "±"},
+		"a folder":             {above, folder, false, true, ""},
+		"the folder above":     {folder, above, true, false, ""},
 	} {
 		was, now := operator(t, x.was), operator(t, x.now)
 		w := World{Who: []Who{{ID: "demo", Auth: "config"}}, Tools: all, Nodes: nodes,
@@ -84,8 +88,8 @@ func TestCanSaysWhatARoleIsHeldTo(t *testing.T) {
 	c := operator(t, "    guests: [\"101\"]\n    hours: {days: [sat, sun], from: \"22:00\", "+
 		"to: \"06:00\"}\n    services: []\n")
 	for hour, want := range map[int][]string{
-		23: {"get_guest_status", "yes      guest 101 (name web01) on pve1, pve2", "guest 106 is not among the guests " +
-			"of role operator", "held to hours sun 22:00-06:00, sat 22:00-06:00; services none"},
+		23: {"get_guest_status", "yes      guest 101 (name web01) on pve1, pve2",
+			"guest 106 is not among the guests of role operator", "held to hours sun 22:00-06:00, sat 22:00-06:00; services none"},
 		12: {"no       guest 101 (name web01) on pve1, pve2", "next: Sunday 22:00 UTC"},
 	} {
 		cells, err := Of(t.Context(), c.Rules, World{Who: []Who{{ID: "demo", Auth: "config"}},

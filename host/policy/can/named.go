@@ -23,13 +23,8 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 	names := make([][2]map[string]any, len(all))
 	for i, c := range all {
 		site, _ := c.Data()["site"].(map[string]any)
-		roles, _ := site["roles"].(map[string]any)
-		for _, r := range roles {
-			role, _ := r.(map[string]any)
-			ids, _ := role["guests"].([]any)
-			for _, id := range ids {
-				guests[fmt.Sprint(id)] = fact
-			}
+		for _, id := range listed(site) {
+			guests[id] = fact
 		}
 		for j, name := range []string{"protected", "raised", "relaxed"} {
 			section, _ := site[name].(map[string]any)
@@ -78,6 +73,19 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 		add(g)
 	}
 	return guests, nil
+}
+
+// listed are the guests that roles list.
+func listed(site map[string]any) (ids []string) {
+	roles, _ := site["roles"].(map[string]any)
+	for _, r := range roles {
+		role, _ := r.(map[string]any)
+		all, _ := role["guests"].([]any)
+		for _, id := range all {
+			ids = append(ids, fmt.Sprint(id))
+		}
+	}
+	return ids
 }
 
 // like says what a guest is known by beside its number.

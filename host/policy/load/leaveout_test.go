@@ -45,7 +45,7 @@ func TestLeavingSomethingOutNeverWidens(t *testing.T) {
 				}
 				if len(at) == 3 && at[1] == "narrow" && narrows[at[2]] != nil &&
 					how == "taken out" {
-					return // how a role says that nothing narrows it; what that widens, can --diff says
+					return // how a role says that it is not narrowed, as can --diff shows
 				}
 				x := *c
 				x.data, x.base = maps.Clone(c.data), nil

@@ -90,7 +90,7 @@ func unknownKey(field, name string, tools []*gate.Tool) string {
 			}
 		}
 	}
-	if role, rest, _ := strings.Cut(field, "."); role == "roles" && strings.HasSuffix(rest, ".hours") {
+	if strings.HasPrefix(field, "roles.") && strings.HasSuffix(field, ".hours") {
 		field = "hours"
 	}
 	if says := keysOf[field]; says != "" {

@@ -2,11 +2,7 @@ package suggest
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"regexp"
-	"slices"
-	"strings"
 )
 
 // forms are those that the site's data can list, where these are narrower than what is used.
@@ -43,23 +39,4 @@ func (p powers) all(form *regexp.Regexp) bool {
 		}
 	}
 	return true
-}
-
-// narrowed writes the keys that narrow a role.
-func (r *Role) narrowed(b *strings.Builder) {
-	for _, key := range slices.Sorted(maps.Keys(r.Narrow)) {
-		fmt.Fprintf(b, "    %s:", key)
-		items(b, r.Narrow[key])
-	}
-	if r.Hours != "" {
-		fmt.Fprintf(b, "    hours: %s  # as they were\n", r.Hours)
-	}
-}
-
-// held reports whether each of the roles lists things of a kind.
-func (s *Suggestion) held(kind string) bool {
-	return len(s.Roles) > 0 && !slices.ContainsFunc(s.Roles, func(r Role) bool {
-		_, listed := r.Narrow[kind]
-		return !listed
-	})
 }

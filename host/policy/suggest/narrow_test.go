@@ -35,8 +35,8 @@ func TestASuggestionListsWhatWasNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(values(s.Roles[0].Narrow))
-	if want := "map[guests:[104 105] paths:[/var/log/syslog] services:[nginx.service]]"; got != want {
+	const want = "map[guests:[104 105] paths:[/var/log/syslog] services:[nginx.service]]"
+	if got := fmt.Sprint(values(s.Roles[0].Narrow)); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if s.Proof.Removed == 0 || strings.Contains(s.YAML, "these guests") {

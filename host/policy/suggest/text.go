@@ -84,6 +84,25 @@ func (s *Suggestion) text() string {
 	return b.String()
 }
 
+// narrowed writes the keys that narrow a role.
+func (r *Role) narrowed(b *strings.Builder) {
+	for _, key := range slices.Sorted(maps.Keys(r.Narrow)) {
+		fmt.Fprintf(b, "    %s:", key)
+		items(b, r.Narrow[key])
+	}
+	if r.Hours != "" {
+		fmt.Fprintf(b, "    hours: %s  # as they were\n", r.Hours)
+	}
+}
+
+// held reports whether each of the roles lists things of a kind.
+func (s *Suggestion) held(kind string) bool {
+	return len(s.Roles) > 0 && !slices.ContainsFunc(s.Roles, func(r Role) bool {
+		_, listed := r.Narrow[kind]
+		return !listed
+	})
+}
+
 func (s *Suggestion) heading(b *strings.Builder) {
 	c := s.Journal
 	fmt.Fprintf(b, "# What %s was allowed from %s to %s: %d calls, %d decisions.\n",

@@ -52,4 +52,4 @@ rule := concat(", ", [sprintf("roles/%s", [name]) | some name in roles.granting]
 
 works := "a call that one of these roles covers alone"
 
-remedy := "In the site's data: one role with the tool, the node, the ceiling, the command and the rest."
+remedy := "In the site's data: one role that has all of this and is open at this time."
