@@ -87,8 +87,8 @@ func Supposed(like gate.Question, t *gate.Tool, on gate.Targets) gate.Question {
 		Mode: like.Mode, Facts: like.Facts}
 }
 
-// About reads what the rule of an entry says about a question: "able", the commands of the tool of a
-// call that the call may come to, or "held", the roles that grant it, with what they list.
+// About reads what the rule of an entry says about a question: "able", the commands of the tool
+// of a call that it may come to, or "held", the roles that grant it, with what they list.
 func (r *Rules) About(ctx context.Context, entry string, q gate.Question, into any) error {
 	roles, err := r.effectiveRoles(ctx, q.Call.Principal)
 	if err != nil {

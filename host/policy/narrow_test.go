@@ -206,9 +206,9 @@ func someQuestion(r *rand.Rand) (gate.Question, named) {
 	return call, n
 }
 
-// A role that lists something allows what one without these keys does, where the lists and the hours
-// hold all of it. Two roles allow what one of them allows, and nothing else. What is remembered says
-// the same at every time.
+// A role that lists something allows what one without these keys does, where the lists and the
+// hours hold all of it. Two roles allow what one of them allows, and nothing else. What is
+// remembered says the same at every time.
 func TestNarrowedRolesAreAUnionOfPowersEachWhole(t *testing.T) {
 	r := rand.New(rand.NewPCG(17, 9))
 	s, of := narrowed(t, r, 25)

@@ -65,7 +65,7 @@ type Cell struct {
 	Cannot []string      `json:"cannot"` // commands that the tool runs, and would be refused
 	Held   string        `json:"held"`   // what else the roles that grant it list, "" for nothing
 	Shut   bool          `json:"shut"`   // refused at this time, and not at another
-	by     []Held
+	by     []held
 }
 
 // Of asks rules about every call in the world, in the order of principals, tools, nodes, guests.

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Held is a role that grants a call, with what it lists; nil for a key that it does not have. Hours
+// held is a role that grants a call, with what it lists; nil for a key that it does not have. Hours
 // are minutes of the week in UTC, from Sunday 00:00: from one up to another, which is no part.
-type Held struct {
+type held struct {
 	Role     string     `json:"role"`
 	Guests   *[]string  `json:"guests"`
 	Services *[]string  `json:"services"`
@@ -20,14 +20,14 @@ type Held struct {
 }
 
 // within reports that all that these roles grant, one of the others grants too.
-func within(these, others []Held) bool {
-	return !slices.ContainsFunc(these, func(a Held) bool {
-		return !slices.ContainsFunc(others, func(b Held) bool { return less(a, b) })
+func within(these, others []held) bool {
+	return !slices.ContainsFunc(these, func(a held) bool {
+		return !slices.ContainsFunc(others, func(b held) bool { return less(a, b) })
 	})
 }
 
 // less reports that role b lists all that role a lists, or does not say.
-func less(a, b Held) bool {
+func less(a, b held) bool {
 	same := func(x, y string) bool { return x == y }
 	below := func(x, y string) bool {
 		return x == y || strings.HasPrefix(x, strings.TrimSuffix(y, "/")+"/")
@@ -48,9 +48,9 @@ func lists[T any](a, b *[]T, in func(T, T) bool) bool {
 }
 
 // says is what a call is held to, as people read it, "" for nothing.
-func says(held []Held) string {
+func says(by []held) string {
 	var all []string
-	for _, h := range held {
+	for _, h := range by {
 		var keys []string
 		for _, k := range []struct {
 			name string

@@ -89,7 +89,8 @@ func TestCanSaysWhatARoleIsHeldTo(t *testing.T) {
 		"to: \"06:00\"}\n    services: []\n")
 	for hour, want := range map[int][]string{
 		23: {"get_guest_status", "yes      guest 101 (name web01) on pve1, pve2",
-			"guest 106 is not among the guests of role operator", "held to hours sun 22:00-06:00, sat 22:00-06:00; services none"},
+			"guest 106 is not among the guests of role operator",
+			"held to hours sun 22:00-06:00, sat 22:00-06:00; services none"},
 		12: {"no       guest 101 (name web01) on pve1, pve2", "next: Sunday 22:00 UTC"},
 	} {
 		cells, err := Of(t.Context(), c.Rules, World{Who: []Who{{ID: "demo", Auth: "config"}},

@@ -9,8 +9,8 @@ import (
 var forms = map[int]*regexp.Regexp{paths: regexp.MustCompile(`^[^*?]+$`),
 	services: regexp.MustCompile(`^[a-z0-9][a-z0-9:_.@-]{0,199}$`)}
 
-// narrow gives a role the keys that it had, and the others that fit all that was used: what was used
-// of each. Hours stay as they are.
+// narrow gives a role the keys that it had, and the others that fit all that was used: what was
+// used of each. Hours stay as they are.
 func (r *Role) narrow(u *usage, was any) {
 	role, _ := was.(map[string]any)
 	r.Narrow = map[string][]Evidence{}

@@ -187,8 +187,8 @@ var granting = []string{"principals/*", "principals/*/auth/*", "principals/*/rol
 	"roles/*/tools/*", "roles/*/imports/*", "roles/*/ceiling/*", "roles/*/nodes/*",
 	"roles/*/commands/*", "roles/*/guests/*", "roles/*/services/*", "roles/*/hosts/*",
 	"roles/*/paths/*", "roles/*/hours/days/*", "everybody/*", "claimable_roles/*",
-	"cluster_nodes/*", "tiers/*", "relaxed/vmids/*", "relaxed/tools/*", "files/read/*", "files/write/*", "egress/*",
-	"binaries/*/*"}
+	"cluster_nodes/*", "tiers/*", "relaxed/vmids/*", "relaxed/tools/*", "files/read/*",
+	"files/write/*", "egress/*", "binaries/*/*"}
 
 // grants are the entries of the site's data that were of no use.
 func (t *tally) grants(site *load.Candidate) []Grant {
