@@ -120,8 +120,11 @@ settled(id, entry) if {
 	not data.site.commands[entry.group]
 }
 
-# Whether the site raises tiers by what clusters say of guests, and how old that may be.
-guests := {"raises": guests_of.raises, "max_age_s": guests_of.max_age_s}
+# What the site says of guests by what clusters say of them, and how old that may be.
+guests := {
+	"raises": guests_of.raises, "max_age_s": guests_of.max_age_s, "lists": guests_of.lists,
+	"configs": guests_of.configs,
+}
 
 # whole says that the site's data has every key whose absence would widen something.
 default whole := false

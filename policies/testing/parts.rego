@@ -298,7 +298,7 @@ missing_nodes("nodes", [])
 
 guest := {
 	"name": "", "kind": "lxc", "node": "", "status": "running", "tags": [], "pool": "",
-	"template": false, "ha": "", "age_s": 0,
+	"template": false, "ha": "", "age_s": 0, "protection": "off",
 }
 
 with_guests(q, facts) := object.union(q, {"guests": {id: g |
