@@ -204,6 +204,7 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 	if c.Guest != "" {
 		on.VMIDs, like.Facts.Guests = []string{c.Guest}, map[string]gate.Guest{}
 		if g, known := w.Guests[c.Guest]; known {
+			g.Protection = cmp.Or(g.Protection, "off")
 			like.Facts.Guests[c.Guest] = g
 		}
 		number, _ := strconv.ParseInt(c.Guest, 10, 64)

@@ -108,3 +108,34 @@ func TestCanSaysWhatARoleIsHeldTo(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatProxmoxProtectsIsAskedAbout(t *testing.T) {
+	c := site(t, "  services: []\n", "  services: []\n  protection: {reason: not ours}\n")
+	on, err := Named(site(t), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := World{Who: []Who{{ID: "demo", Auth: "config"}}, Tools: tools(t), Nodes: nodes, Guests: on,
+		Time: time.Unix(0, 0)}
+	cells, err := Of(t.Context(), c.Rules, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, cell := range cells {
+		guarded := cell.Like == "protection on"
+		refused := slices.Contains(cell.Failed, "protected")
+		switch {
+		case cell.Guest == "103": // which the site protects by its number
+		case guarded && cell.Tier != "green" && !refused && cell.Can != No:
+			t.Errorf("%s of %s: %s", cell.Tool, cell.Guest, cell.Can)
+		case refused != (guarded && cell.Tier != "green"):
+			t.Errorf("%s of %s (%s): %v", cell.Tool, cell.Guest, cell.Like, cell.Failed)
+		}
+		seen[cell.Tier+" "+cell.Can+" "+cell.Like] = true
+	}
+	if !seen["green yes protection on"] || !seen["yellow no protection on"] &&
+		!seen["red no protection on"] {
+		t.Errorf("%v", seen)
+	}
+}

@@ -28,6 +28,9 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 		}
 		for j, name := range []string{"protected", "raised", "relaxed"} {
 			section, _ := site[name].(map[string]any)
+			if section["protection"] != nil {
+				known[[2]string{"protection", "on"}] = true
+			}
 			ids, _ := section["vmids"].([]any)
 			for _, id := range ids {
 				guests[fmt.Sprint(id)] = fact
@@ -67,6 +70,8 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 			g.Tags = []string{k[1]}
 		case "pools":
 			g.Pool = k[1]
+		case "protection":
+			g.Protection = k[1]
 		default:
 			g.Node = k[1]
 		}
@@ -92,7 +97,7 @@ func listed(site map[string]any) (ids []string) {
 func like(g gate.Guest) string {
 	var known []string
 	for _, of := range [][2]string{{"tag ", strings.Join(g.Tags, ", ")}, {"pool ", g.Pool},
-		{"name ", g.Name}, {"node ", g.Node}} {
+		{"name ", g.Name}, {"node ", g.Node}, {"protection ", g.Protection}} {
 		if of[1] != "" {
 			known = append(known, of[0]+of[1])
 		}
