@@ -1,9 +1,11 @@
 package sdk
 
 import (
+	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,6 +18,7 @@ func mustSchema(tool string, t reflect.Type, result bool) json.RawMessage {
 		err = fmt.Errorf("%s is not a struct or a map", t)
 	}
 	if err == nil {
+		admitTruncated(s, result)
 		var b []byte
 		if b, err = json.Marshal(s); err == nil {
 			return b
@@ -26,18 +29,30 @@ func mustSchema(tool string, t reflect.Type, result bool) json.RawMessage {
 
 type object = map[string]any
 
+// admitTruncated lets the host mark a result of which it left a part out.
+func admitTruncated(s object, result bool) {
+	props, closed := s["properties"].(object)
+	if _, own := props["truncated"]; result && closed && !own {
+		props["truncated"] = object{"type": "boolean"}
+	}
+}
+
 func schema(t reflect.Type, result bool, depth int) (object, error) {
 	if depth > 16 {
 		return nil, fmt.Errorf("%s is nested too deep, or contains itself", t)
 	}
-	if t == reflect.TypeFor[json.RawMessage]() {
-		return object{}, nil
+	if t == reflect.TypeFor[json.RawMessage]() || result && writesItself(t) {
+		return anything(), nil
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return schema(t.Elem(), result, depth+1)
+		s, err := schema(t.Elem(), result, depth+1)
+		if result && err == nil {
+			nullable(s)
+		}
+		return s, err
 	case reflect.Interface:
-		return object{}, nil
+		return anything(), nil
 	case reflect.Bool:
 		return object{"type": "boolean"}, nil
 	case reflect.String:
@@ -50,7 +65,7 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 		return object{"type": "number"}, nil
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
-			return object{"type": "string", "contentEncoding": "base64"}, nil
+			return object{"type": "string", "description": "Base64"}, nil
 		}
 		items, err := schema(t.Elem(), result, depth+1)
 		return object{"type": "array", "items": items}, err
@@ -64,6 +79,24 @@ func schema(t reflect.Type, result bool, depth int) (object, error) {
 		return structSchema(t, result, depth)
 	}
 	return nil, fmt.Errorf("%s has no JSON form", t)
+}
+
+// anything is the schema of any value: a host refuses one that says nothing.
+func anything() object {
+	return object{"type": []string{"object", "array", "string", "number", "boolean", "null"}}
+}
+
+// writesItself reports whether a type decides on its own JSON, of which nothing is known.
+func writesItself(t reflect.Type) bool {
+	return t.Kind() != reflect.Interface && (t.Implements(reflect.TypeFor[json.Marshaler]()) ||
+		t.Implements(reflect.TypeFor[encoding.TextMarshaler]()))
+}
+
+// nullable lets a schema of one type also admit null.
+func nullable(s object) {
+	if kind, one := s["type"].(string); one {
+		s["type"] = []string{kind, "null"}
+	}
 }
 
 // fields visits the fields that encoding/json would encode, with those of embedded structs in their
@@ -98,16 +131,26 @@ func fields(t reflect.Type,
 func structSchema(t reflect.Type, result bool, depth int) (object, error) {
 	props, required := object{}, []string{}
 	err := fields(t, func(f reflect.StructField, name string, optional bool) error {
-		s, err := schema(f.Type, result, depth+1)
+		_, opts, _ := strings.Cut(f.Tag.Get("json"), ",")
+		of := f.Type
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		s, err := schema(of, result, depth+1)
+		if slices.Contains(strings.Split(opts, ","), "string") {
+			s = object{"type": "string"}
+		}
 		if err == nil {
 			err = constrain(s, f)
+		}
+		if _, twice := props[name]; twice && err == nil {
+			err = fmt.Errorf("another field is called %q too", name)
 		}
 		if err != nil {
 			return fmt.Errorf("%s.%s: %w", t, f.Name, err)
 		}
-		if result && f.Type.Kind() == reflect.Pointer &&
-			!strings.Contains(f.Tag.Get("json"), ",omit") {
-			s["type"] = []any{s["type"], "null"}
+		if result && of != f.Type && !strings.Contains(opts, "omit") {
+			nullable(s)
 		}
 		if props[name] = s; !optional {
 			required = append(required, name)

@@ -100,13 +100,16 @@ func newDescription(name, doc string, h Hints) description {
 //	enum:"a,b"        the values that are allowed
 //	default:"a"       the value of an absent argument
 //	target:"vmid"     what it acts on, for policy: vmid node service host url command
-//	                  guest_command remote_path guest_path local_path, or call
-//	                  for what the call with this id acted on
+//	                  guest_command remote_path guest_path local_path; remote_dir and
+//	                  local_dir, which stand for all that is below them; or call for
+//	                  what the call with this id acted on
 //	confirm:"true"    it is the confirmation flag of a dangerous tool
 //
-// Out is a struct or a map, which becomes the structured result and the output schema. If it has a
+// Out is a struct or a map, which becomes the structured result and the output schema. The schema
+// admits a member truncated, with which the host marks a result that it had to cut. If Out has a
 // method Text() string, that returns the text for people; otherwise the text is the JSON. Out may
-// also be string, or [Result] for full control. NewTool panics when In or Out has no JSON Schema.
+// also be string, or [Result] for full control; these have no output schema. NewTool panics when In
+// or Out has no JSON Schema.
 func NewTool[In, Out any](name, doc string, h Hints, fn func(*Call, In) (Out, error)) Tool {
 	d := newDescription(name, doc, h)
 	d.InputSchema = mustSchema(name, reflect.TypeFor[In](), false)

@@ -58,6 +58,7 @@ func outcome(
 	t.Helper()
 	res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: args})
 	must(t, err)
+	keepsItsPromise(t, tool, res)
 	for _, c := range res.Content {
 		if part, ok := c.(*mcp.TextContent); ok {
 			text += part.Text + "\n"

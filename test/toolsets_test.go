@@ -2,6 +2,7 @@ package test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -124,6 +125,9 @@ func TestTheDefaultListIsUnder24KB(t *testing.T) {
 			if strings.Contains(string(line), word) {
 				t.Errorf("%s: the list has %s", era, word)
 			}
+		}
+		if bytes.Contains(line, []byte(`"outputSchema"`)) {
+			t.Errorf("%s: the list has output schemas, which nobody asked for", era)
 		}
 		if len(line) >= 24_000 {
 			t.Errorf("%s: the list has %d bytes, want less than 24000", era, len(line))

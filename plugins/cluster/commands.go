@@ -21,7 +21,7 @@ var listAllowedCommandsTool = sdk.NewTool("list_allowed_commands",
 		Budget:     20 * time.Second,
 		Runs:       "nothing on a node: policy answers",
 	},
-	pve.Tool(listAllowedCommands))
+	listAllowedCommands)
 
 type commandsIn struct {
 	Word string `json:"word,omitempty" doc:"Program, or program and sub-command" maxlen:"128"`

@@ -64,7 +64,7 @@ func init() {
 var getClusterStatusTool = sdk.NewTool("get_cluster_status",
 	"Say whether the cluster is healthy: quorum, and which nodes are online. Example: {}",
 	read("Health of the cluster", "pvesh get /cluster/status", "pvesh get /cluster/status"),
-	pve.Tool(clusterStatus))
+	clusterStatus)
 
 var getNodeStatusTool = sdk.NewTool(
 	"get_node_status",
@@ -72,25 +72,25 @@ var getNodeStatusTool = sdk.NewTool(
 		"{\"node\":\"pve1\"}",
 	read("Status of a node", "pvesh get /nodes/NODE/status",
 		"pvesh get /nodes/{node}/status"),
-	pve.Tool(nodeStatus),
+	nodeStatus,
 )
 
 var getVmsTool = sdk.NewTool("get_vms", "List the virtual machines of the cluster. Example: {}",
 	alias("list_guests", read("List virtual machines", "pvesh get /cluster/resources --type vm",
 		pve.Resources)),
-	pve.Tool(vms))
+	vms)
 
 var getContainersTool = sdk.NewTool("get_containers", "List the LXC containers of the cluster. "+
 	"Example: {}",
 	alias("list_guests", read("List containers", "pvesh get /cluster/resources --type vm",
 		pve.Resources)),
-	pve.Tool(containers))
+	containers)
 
 var getStorageTool = sdk.NewTool("get_storage", "List all storages of the cluster with usage. "+
 	"Example: {}",
 	alias("get_storage_pools", read("List storages",
 		"pvesh get /cluster/resources --type storage", pve.Resources)),
-	pve.Tool(storage))
+	storage)
 
 var getClusterResourcesTool = sdk.NewTool(
 	"get_cluster_resources",
@@ -98,12 +98,12 @@ var getClusterResourcesTool = sdk.NewTool(
 		"guests, nodes or storages alone: list_guests, list_nodes, get_storage_pools. "+
 		"Example: {\"type\":\"node\"}",
 	read("List resources", "pvesh get /cluster/resources [--type TYPE]", pve.Resources),
-	pve.Tool(resources),
+	resources,
 )
 
 var getNodeTemperatureTool = sdk.NewTool("get_node_temperature",
 	"Read the thermal zones of one node, in degrees Celsius. Example: {\"node\":\"pve1\"}",
-	temperature(), pve.Tool(nodeTemperature))
+	temperature(), nodeTemperature)
 
 var getRecentTasksTool = sdk.NewTool(
 	"get_recent_tasks",
@@ -111,7 +111,7 @@ var getRecentTasksTool = sdk.NewTool(
 		"how they ended. Example: {\"limit\":10,\"errors\":true}",
 	read("Recent tasks", "pvesh get /cluster/tasks, or /nodes/NODE/tasks --limit LIMIT",
 		"pvesh get /cluster/tasks", "pvesh get /nodes/{node}/tasks"),
-	pve.Tool(recentTasks),
+	recentTasks,
 )
 
 var getBackupsTool = sdk.NewTool(
@@ -120,7 +120,7 @@ var getBackupsTool = sdk.NewTool(
 		"{\"node\":\"pve1\",\"storage\":\"local\"}",
 	read("List backups", "pvesh get /nodes/NODE/storage/STORAGE/content --content backup",
 		"pvesh get /nodes/{node}/storage/{storage}/content"),
-	pve.Tool(backups),
+	backups,
 )
 
 var startVmTool = sdk.NewTool(
@@ -128,7 +128,7 @@ var startVmTool = sdk.NewTool(
 	"Start a virtual machine. Nothing is done if it is running. Example: "+
 		"{\"node\":\"pve1\",\"vmid\":200}",
 	lifecycle("Start a virtual machine", "qm start", "VMID", false, true),
-	pve.Tool(act("qemu", "running", false, "start")),
+	act("qemu", "running", false, "start"),
 )
 
 var stopVmTool = sdk.NewTool(
@@ -136,20 +136,20 @@ var stopVmTool = sdk.NewTool(
 	"Stop a virtual machine at once, like pulling its plug. Nothing is done if it is "+
 		"stopped. Example: {\"node\":\"pve1\",\"vmid\":200}",
 	lifecycle("Stop a virtual machine", "qm stop", "VMID", true, true),
-	pve.Tool(act("qemu", "stopped", false, "stop")),
+	act("qemu", "stopped", false, "stop"),
 )
 
 var restartVmTool = sdk.NewTool("restart_vm",
 	"Restart a running virtual machine cleanly. Example: {\"node\":\"pve1\",\"vmid\":200}",
 	lifecycle("Restart a virtual machine", "qm reboot", "VMID --timeout 30", true, false),
-	pve.Tool(act("qemu", "running", true, "reboot", "--timeout", "30")))
+	act("qemu", "running", true, "reboot", "--timeout", "30"))
 
 var startContainerTool = sdk.NewTool(
 	"start_container",
 	"Start an LXC container. Nothing is done if it is running. Example: "+
 		"{\"node\":\"pve1\",\"vmid\":102}",
 	lifecycle("Start a container", "pct start", "VMID", false, true),
-	pve.Tool(act("lxc", "running", false, "start")),
+	act("lxc", "running", false, "start"),
 )
 
 var stopContainerTool = sdk.NewTool(
@@ -157,13 +157,13 @@ var stopContainerTool = sdk.NewTool(
 	"Stop an LXC container at once, like pulling its plug. Nothing is done if it is "+
 		"stopped. Example: {\"node\":\"pve1\",\"vmid\":101}",
 	lifecycle("Stop a container", "pct stop", "VMID", true, true),
-	pve.Tool(act("lxc", "stopped", false, "stop")),
+	act("lxc", "stopped", false, "stop"),
 )
 
 var restartContainerTool = sdk.NewTool("restart_container",
 	"Restart a running LXC container cleanly. Example: {\"node\":\"pve1\",\"vmid\":101}",
 	lifecycle("Restart a container", "pct reboot", "VMID --timeout 30", true, false),
-	pve.Tool(act("lxc", "running", true, "reboot", "--timeout", "30")))
+	act("lxc", "running", true, "reboot", "--timeout", "30"))
 
 var executeSshTool = sdk.NewTool(
 	"execute_ssh",
@@ -180,7 +180,7 @@ var executeSshTool = sdk.NewTool(
 		Budget:      40 * time.Second,
 		Runs:        "COMMAND, every word quoted",
 	},
-	pve.Tool(executeSSH),
+	executeSSH,
 )
 
 var restartServiceTool = sdk.NewTool(
@@ -195,7 +195,7 @@ var restartServiceTool = sdk.NewTool(
 		Budget:      60 * time.Second,
 		Runs:        "systemctl restart -- UNIT; systemctl is-active UNIT",
 	},
-	pve.Tool(restartService),
+	restartService,
 )
 
 var wakeNodeTool = sdk.NewTool(
@@ -210,7 +210,7 @@ var wakeNodeTool = sdk.NewTool(
 		Budget:     30 * time.Second,
 		Runs:       "pvesh create /nodes/NODE/wakeonlan, on another node",
 	},
-	pve.Tool(wakeNode),
+	wakeNode,
 )
 
 var rebootNodeTool = sdk.NewTool(
@@ -225,5 +225,5 @@ var rebootNodeTool = sdk.NewTool(
 		Budget:      30 * time.Second,
 		Runs:        "pvesh create /nodes/NODE/status --command reboot",
 	},
-	pve.Tool(rebootNode),
+	rebootNode,
 )

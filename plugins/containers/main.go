@@ -37,7 +37,7 @@ var containerExecCommandTool = sdk.NewTool(
 		Budget:      330 * time.Second,
 		Runs:        "pct exec VMID --keep-env 0 -- timeout -k 2 SECONDS sh -c COMMAND",
 	},
-	pve.Tool(runCommand),
+	runCommand,
 )
 
 var listContainersTool = sdk.NewTool(
@@ -54,7 +54,7 @@ var listContainersTool = sdk.NewTool(
 		Runs:       "pvesh get /cluster/resources --type vm",
 		AliasOf:    "list_guests",
 	},
-	pve.Tool(list),
+	list,
 )
 
 var containerStatusTool = sdk.NewTool(
@@ -71,7 +71,7 @@ var containerStatusTool = sdk.NewTool(
 		Runs:       "pct status VMID; pct config VMID",
 		AliasOf:    "get_guest_status",
 	},
-	pve.Tool(status),
+	status,
 )
 
 var startContainerTool = sdk.NewTool(
@@ -86,7 +86,7 @@ var startContainerTool = sdk.NewTool(
 		Runs:       "pct status VMID; pct start VMID",
 		AliasOf:    "start_guest",
 	},
-	pve.Tool(start),
+	start,
 )
 
 var stopContainerTool = sdk.NewTool(
@@ -105,7 +105,7 @@ var stopContainerTool = sdk.NewTool(
 			"SECONDS --forceStop 1",
 		AliasOf: "stop_guest",
 	},
-	pve.Tool(stop),
+	stop,
 )
 
 var downloadFileFromContainerTool = sdk.NewTool(
@@ -121,7 +121,7 @@ var downloadFileFromContainerTool = sdk.NewTool(
 		Runs: "pct exec VMID -- stat, sha256sum; pct pull VMID PATH into a directory " +
 			"of its own; sha256sum; SFTP to the workspace",
 	},
-	pve.Tool(download),
+	download,
 )
 
 var uploadFileToContainerTool = sdk.NewTool(
@@ -139,5 +139,5 @@ var uploadFileToContainerTool = sdk.NewTool(
 		Runs: "SFTP into a directory of its own; pct push VMID --perms MODE --user " +
 			"0 --group 0; pct exec VMID -- stat, sha256sum",
 	},
-	pve.Tool(upload),
+	upload,
 )

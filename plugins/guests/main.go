@@ -42,7 +42,7 @@ func init() {
 
 var listNodesTool = sdk.NewTool("list_nodes",
 	"List the nodes of the cluster with status, CPU, memory and uptime. Example: {}",
-	read("List nodes", "pvesh get /nodes", "pvesh get /nodes"), pve.Tool(listNodes))
+	read("List nodes", "pvesh get /nodes", "pvesh get /nodes"), listNodes)
 
 var listGuestsTool = sdk.NewTool(
 	"list_guests",
@@ -50,7 +50,7 @@ var listGuestsTool = sdk.NewTool(
 		"resources, about ten seconds old. Not before you act on one: get_guest_status. "+
 		"Example: {\"type\":\"lxc\"}",
 	read("List guests", "pvesh get /cluster/resources --type vm", pve.Resources),
-	pve.Tool(listGuests),
+	listGuests,
 )
 
 var getGuestStatusTool = sdk.NewTool(
@@ -61,7 +61,7 @@ var getGuestStatusTool = sdk.NewTool(
 		"Status of a guest",
 		"pvesh get /nodes/NODE/TYPE/VMID/status/current, …/config, …/snapshot",
 		pve.OfGuests(nil, now, "config", "snapshot")...),
-	pve.Tool(guestStatus),
+	guestStatus,
 )
 
 var startGuestTool = sdk.NewTool(
@@ -70,7 +70,7 @@ var startGuestTool = sdk.NewTool(
 		"{\"guest_id\":102}",
 	operate("Start a guest", 60, false, true, "pct|qm start VMID",
 		pve.OfGuests(verbs("start"), now)),
-	pve.Tool(startGuest),
+	startGuest,
 )
 
 var stopGuestTool = sdk.NewTool(
@@ -81,7 +81,7 @@ var stopGuestTool = sdk.NewTool(
 	operate("Stop a guest", 60, true, true,
 		"pct|qm shutdown VMID --timeout SECONDS, or stop VMID",
 		pve.OfGuests(verbs("shutdown", "stop"), now)),
-	pve.Tool(stopGuest),
+	stopGuest,
 )
 
 var restartGuestTool = sdk.NewTool(
@@ -90,7 +90,7 @@ var restartGuestTool = sdk.NewTool(
 		"Example: {\"guest_id\":101}",
 	operate("Restart a guest", 60, true, false, "pct|qm reboot VMID --timeout SECONDS",
 		pve.OfGuests(verbs("reboot"), now)),
-	pve.Tool(restartGuest),
+	restartGuest,
 )
 
 var deleteGuestTool = sdk.NewTool(
@@ -100,7 +100,7 @@ var deleteGuestTool = sdk.NewTool(
 	operate("Delete a guest", 180, true, false,
 		"pct|qm destroy VMID --purge 1 --destroy-unreferenced-disks 1",
 		pve.OfGuests(verbs("destroy"), now, "config")),
-	pve.Tool(deleteGuest),
+	deleteGuest,
 )
 
 var createSnapshotTool = sdk.NewTool(
@@ -110,7 +110,7 @@ var createSnapshotTool = sdk.NewTool(
 	operate("Create a snapshot", 120, false, false,
 		"pct|qm snapshot VMID NAME --description TEXT",
 		pve.OfGuests(verbs("snapshot"), "snapshot", "feature")),
-	pve.Tool(createSnapshot),
+	createSnapshot,
 )
 
 var deleteSnapshotTool = sdk.NewTool(
@@ -119,7 +119,7 @@ var deleteSnapshotTool = sdk.NewTool(
 		"Example: {\"guest_id\":104,\"name\":\"before-upgrade\"}",
 	operate("Delete a snapshot", 120, true, false, "pct|qm delsnapshot VMID NAME",
 		pve.OfGuests(verbs("delsnapshot"), "snapshot")),
-	pve.Tool(deleteSnapshot),
+	deleteSnapshot,
 )
 
 var rollbackSnapshotTool = sdk.NewTool(
@@ -128,7 +128,7 @@ var rollbackSnapshotTool = sdk.NewTool(
 		"one is stopped. Example: {\"guest_id\":104,\"name\":\"before-upgrade\"}",
 	operate("Roll back to a snapshot", 120, true, false, "pct|qm rollback VMID NAME --start 1",
 		pve.OfGuests(verbs("rollback"), "snapshot")),
-	pve.Tool(rollbackSnapshot),
+	rollbackSnapshot,
 )
 
 var getStoragePoolsTool = sdk.NewTool(
@@ -136,5 +136,5 @@ var getStoragePoolsTool = sdk.NewTool(
 	"List the storages of every node with type, status and usage. Example: "+
 		"{\"node\":\"pve1\"}",
 	read("List storages", "pvesh get /cluster/resources --type storage", pve.Resources),
-	pve.Tool(storagePools),
+	storagePools,
 )

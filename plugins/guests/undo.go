@@ -26,14 +26,14 @@ var undoCallTool = sdk.NewTool(
 		Runs: "what takes the call back: pct|qm start, shutdown, set, rollback …, systemctl " +
 			"start|stop|enable|disable UNIT, SFTP write or remove",
 		Imports: []string{"undo_steps", "ssh_exec", "sftp_write", "sftp_remove"}},
-	pve.Tool(undoCall))
+	undoCall)
 
 var listSnapshotsTool = sdk.NewTool(
 	"list_snapshots",
 	"List the snapshots that the host took of guests before your calls changed them. Example: {}",
 	sdk.Hints{Title: "List the host's snapshots", ReadOnly: true, Idempotent: true,
 		Budget: 30 * time.Second, Runs: "nothing on a node", Imports: []string{"snapshots"}},
-	pve.Tool(listSnapshots))
+	listSnapshots)
 
 type undoCallIn struct {
 	Call      string `json:"call" target:"call" doc:"Id of the call"`

@@ -31,7 +31,7 @@ func init() {
 				Budget:      310 * time.Second,
 				Runs:        "COMMAND, every word quoted",
 			},
-			pve.Tool(runCommand),
+			runCommand,
 		),
 		sdk.NewTool(
 			"proxmox_download_file_from_host",
@@ -43,8 +43,9 @@ func init() {
 				Budget:  5 * time.Minute,
 				Runs:    "SFTP stat and read",
 			},
-			pve.Tool(download),
+			download,
 		),
+		folderTool(),
 		sdk.NewTool(
 			"proxmox_upload_file_to_host",
 			"Copy one file of your workspace to the Proxmox host. Nothing is replaced unless "+
@@ -57,7 +58,7 @@ func init() {
 				Budget:      5 * time.Minute,
 				Runs:        "SFTP write under a partial name, then rename",
 			},
-			pve.Tool(upload),
+			upload,
 		),
 	)
 }

@@ -53,24 +53,24 @@ func (queryIn) Docs() map[string]string {
 	}
 }
 
-// query returns a Result because the output of a filter has no schema.
-func query(c *sdk.Call, in queryIn) (sdk.Result, error) {
+type queryOut struct {
+	Result json.RawMessage `json:"result"`
+}
+
+// Text is the result alone.
+func (o queryOut) Text() string { return string(o.Result) }
+
+func query(c *sdk.Call, in queryIn) (queryOut, error) {
 	if (in.Artifact == "") == (in.JSON == "") {
-		return sdk.Result{}, &sdk.Error{Code: "bad_input", Message: "give either artifact or json"}
+		return queryOut{}, &sdk.Error{Code: "bad_input", Message: "give either artifact or json"}
 	}
 	document := []byte(in.JSON)
 	if in.Artifact != "" {
 		var err error
 		if document, err = jq.Artifact(c, in.Artifact); err != nil {
-			return sdk.Result{}, err
+			return queryOut{}, err
 		}
 	}
 	out, err := jq.Run(in.Filter, document, in.Max)
-	if err != nil {
-		return sdk.Result{}, err
-	}
-	return sdk.Result{
-		Content:    []sdk.Content{sdk.Text(string(out))},
-		Structured: map[string]json.RawMessage{"result": out},
-	}, nil
+	return queryOut{out}, err
 }

@@ -66,6 +66,7 @@ type describedTool struct {
 	Name        string          `json:"name"`
 	URI         string          `json:"uri"`
 	InputSchema json.RawMessage `json:"input_schema"`
+	Output      json.RawMessage `json:"output_schema"`
 	Imports     []string        `json:"imports"`
 	Commands    []string        `json:"commands"`
 }
@@ -117,7 +118,8 @@ func (h *Host) Describe() []byte {
 
 // Call calls a tool, resource or prompt by its name, as the sandbox does. It checks the arguments
 // against the tool's schema first, as the host does. The error is about the call itself: an unknown
-// tool, or arguments that do not fit. A failure of the tool is in Output.Error.
+// tool, arguments that do not fit, or a result that does not fit the tool's output schema, which
+// the host would not hand on. A failure of the tool is in Output.Error.
 func (h *Host) Call(tool, argsJSON string) (Output, error) {
 	t, ok := h.tools[tool]
 	if !ok {
@@ -157,6 +159,11 @@ func (h *Host) Call(tool, argsJSON string) (Output, error) {
 	}
 	if (code != abi.CallOK) != (o.Error != nil) {
 		return out, fmt.Errorf("%s returned code %d with error %v", tool, code, o.Error)
+	}
+	if code == abi.CallOK && len(t.Output) > 0 {
+		if err := validate(t.Output, o.Structured); err != nil {
+			return out, fmt.Errorf("result of %s against its output schema: %w", tool, err)
+		}
 	}
 	for _, c := range o.Content {
 		out.Text += c.Text

@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
 // schema has the keywords that package sdk writes.
 type schema struct {
-	Type                 string            `json:"type"`
+	Type                 kinds             `json:"type"`
 	Properties           map[string]schema `json:"properties"`
 	Required             []string          `json:"required"`
 	AdditionalProperties json.RawMessage   `json:"additionalProperties"`
@@ -24,6 +25,19 @@ type schema struct {
 	MaxLength            *int              `json:"maxLength"`
 	MinItems             *int              `json:"minItems"`
 	MaxItems             *int              `json:"maxItems"`
+}
+
+// kinds are the types that a value may have; empty for all.
+type kinds []string
+
+// UnmarshalJSON reads one type, or a list.
+func (k *kinds) UnmarshalJSON(b []byte) error {
+	one := ""
+	if json.Unmarshal(b, &one) == nil {
+		*k = kinds{one}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(k))
 }
 
 func validate(schemaJSON json.RawMessage, args []byte) error {
@@ -60,8 +74,8 @@ func (s schema) check(at string, v any) error {
 	case nil:
 		kind = "null"
 	}
-	if err == nil && s.Type != "" && s.Type != kind {
-		return wrong(at, "is %s, not %s", kind, s.Type)
+	if err == nil && len(s.Type) > 0 && !slices.Contains(s.Type, kind) {
+		return wrong(at, "is %s, not %s", kind, strings.Join(s.Type, " or "))
 	}
 	return err
 }
@@ -79,7 +93,7 @@ func (s schema) checkObject(at string, v map[string]any) error {
 	for name, value := range v {
 		p, known := s.Properties[name]
 		if !known && string(s.AdditionalProperties) == "false" {
-			return wrong(at, "%s is not an argument", name)
+			return wrong(at, "%s is not in the schema", name)
 		}
 		if !known && len(s.AdditionalProperties) > 0 {
 			if err := json.Unmarshal(s.AdditionalProperties, &p); err != nil {
@@ -129,7 +143,7 @@ func (s schema) checkText(at, v string) error {
 func (s schema) checkNumber(at string, v json.Number) (string, error) {
 	kind := "number"
 	f, err := v.Float64()
-	if _, notInt := v.Int64(); notInt == nil && s.Type == "integer" {
+	if _, notInt := v.Int64(); notInt == nil && slices.Contains(s.Type, "integer") {
 		kind = "integer"
 	}
 	if err != nil || s.Minimum != nil && f < *s.Minimum || s.Maximum != nil && f > *s.Maximum {

@@ -30,7 +30,6 @@ type output struct {
 	} `json:"messages"`
 
 	failed       *toolError
-	hasSchema    bool
 	cut          bool // some text was left out
 	shown, total int  // characters
 }
@@ -60,7 +59,7 @@ func badOutput(err error) error {
 // decode reads an instance's output strictly: anything outside the contract makes the whole output
 // a plugin error.
 func (s *Server) decode(tool *gate.Tool, raw gate.Output) (*output, error) {
-	out := &output{hasSchema: len(tool.OutputSchema) > 0}
+	out := &output{}
 	err := strictly(raw.JSON, s.opts.MaxOutput, out)
 	if string(out.Structured) == "null" {
 		out.Structured = nil
@@ -83,7 +82,7 @@ func (s *Server) decode(tool *gate.Tool, raw gate.Output) (*output, error) {
 		})
 	default:
 		if err = out.is(tool.Kind); err == nil {
-			err = out.fits(tool)
+			err = out.promised(tool, raw.Hits)
 		}
 	}
 	if err != nil {
@@ -92,8 +91,25 @@ func (s *Server) decode(tool *gate.Tool, raw gate.Output) (*output, error) {
 	return out, nil
 }
 
-// fits holds the structured value to the tool's output schema.
-func (out *output) fits(tool *gate.Tool) error {
+// fits holds a decoded value to the tool's output schema.
+func fits(tool *gate.Tool, v any) error {
+	if tool.ValidateOutput == nil {
+		return nil
+	}
+	data, err := abi.Encode(v)
+	if err != nil {
+		return err
+	}
+	var plain any // without json.Number, which a validator takes for text
+	if err := json.Unmarshal(data, &plain); err != nil {
+		return err
+	}
+	return tool.ValidateOutput(plain)
+}
+
+// promised holds what the plugin wrote to the tool's output schema. A value in which something was
+// masked is not the plugin's fault.
+func (out *output) promised(tool *gate.Tool, hits []gate.Hit) error {
 	if tool.ValidateOutput == nil {
 		return nil
 	}
@@ -104,48 +120,45 @@ func (out *output) fits(tool *gate.Tool) error {
 	if err := json.Unmarshal(out.Structured, &v); err != nil {
 		return fmt.Errorf("structured: %w", err)
 	}
-	if err := tool.ValidateOutput(v); err != nil {
-		return fmt.Errorf("structured does not fit the tool's output schema: %w", err)
+	err := tool.ValidateOutput(v)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if slices.ContainsFunc(hits, func(h gate.Hit) bool { return h.Action == "mask" }) {
+		out.failed, out.Structured = unfit("was masked", err), nil
+		return nil
+	}
+	return fmt.Errorf("structured does not fit the tool's output schema: %w", err)
 }
 
-// render writes a tool's output into a result, at most most characters of it.
+// render writes a tool's output into a result, at most most characters of it in each of its two
+// forms.
 //
-// The output is sent once. Some clients show a model only structuredContent when there is any
-// (Claude Code, VS Code), the others only the text, so that whatever one of the two lacks is lost
-// to some: a tool without an output schema has all of it in the text, which begins with the
-// structured value (so that an exit code and stderr come before a long stdout), without those long
-// strings that the plugin's own text repeats. A tool with an output schema has all of it in
-// structuredContent, as MCP demands, and
-// a short text.
-func (out *output) render(most int, res *mcp.CallToolResult) error {
-	var v any
-	if len(out.Structured) > 0 {
-		d := json.NewDecoder(bytes.NewReader(out.Structured))
-		d.UseNumber()
-		if err := d.Decode(&v); err != nil {
-			return badOutput(fmt.Errorf("structured: %w", err))
-		}
+// Some clients show a model only structuredContent when there is any (Claude Code, VS Code), the
+// others only the text, so that whatever one of the two lacks is lost to some. The text has all of
+// the output: it begins with the structured value (so that an exit code and stderr come before a
+// long stdout), without those long strings that the plugin's own text repeats. So it is sent once.
+// Where the client was told of an output schema, the whole value is in structuredContent too, as
+// MCP demands.
+func (out *output) render(tool *gate.Tool, o *Options, res *mcp.CallToolResult) error {
+	most := o.MaxChars
+	v, err := out.value()
+	if err != nil {
+		return err
 	}
 	own := out.ownText()
 	t := &truncation{}
 	if err := t.walk(v, func(e any) { v = e }, 0); err != nil {
 		return badOutput(fmt.Errorf("structured: %w", err))
 	}
-	if v != nil && !out.hasSchema && own != "" {
+	if v != nil && own != "" {
 		t.dropRepeated(own)
 	}
-	short := &truncation{} // of text that only refers to structuredContent
 	for i, p := range out.Content {
-		to := t
-		if out.hasSchema && v != nil {
-			to = short
-		}
 		if p.Text != nil && v != nil && *p.Text == string(out.Structured) {
 			continue // the plugins' SDK writes it for a tool without a text
 		}
-		c, err := p.convert(to)
+		c, err := p.convert(t)
 		if err != nil {
 			return badOutput(fmt.Errorf("content[%d]: %w", i, err))
 		}
@@ -154,46 +167,84 @@ func (out *output) render(most int, res *mcp.CallToolResult) error {
 	out.total = t.total
 	out.cut = t.fit(most)
 	out.shown = t.shown
-	if v != nil {
-		v = out.shorten(v, most)
+	v = out.shorten(v, most)
+	if m, isObject := v.(map[string]any); isObject && out.cut {
+		m["truncated"] = true
 	}
-	if out.cut {
-		if m, isObject := v.(map[string]any); isObject {
-			if _, has := m["truncated"]; has || !out.hasSchema {
-				m["truncated"] = true
-			}
-		}
-	}
-	short.fit(shortText)
-	return out.place(v, res)
-}
-
-// shortText is the size in characters of a text that only refers to structuredContent.
-const shortText = 1000
-
-// place puts the structured value where the client reads it.
-func (out *output) place(v any, res *mcp.CallToolResult) error {
-	text, err := abi.Encode(v)
-	if err != nil {
-		return err
-	}
-	switch {
-	case v == nil && out.failed == nil && len(res.Content) == 0:
+	if v == nil && out.failed == nil && len(res.Content) == 0 {
 		res.Content = []mcp.Content{}
-	case v == nil:
-	case out.hasSchema:
-		res.StructuredContent = v
-		if len(text) <= shortText && len(res.Content) == 0 {
-			res.Content = []mcp.Content{&mcp.TextContent{Text: string(text)}}
-		} else {
-			res.Content = append(res.Content, &mcp.TextContent{
-				Text: "The whole output is in structuredContent."})
+	}
+	if v != nil {
+		text, err := abi.Encode(v)
+		if err != nil {
+			return err
 		}
-	default:
 		first := &mcp.TextContent{Text: string(text)}
 		res.Content = slices.Insert(res.Content, 0, mcp.Content(first))
 	}
+	if !o.OutputSchemas {
+		return nil
+	}
+	return out.promise(tool, most, res)
+}
+
+// promise writes the structured value of a tool with an output schema where that schema is held to.
+// A value that was cut, or in which hidden characters were replaced, still fits, or the call ends
+// with an error that says what its text is.
+func (out *output) promise(tool *gate.Tool, most int, res *mcp.CallToolResult) error {
+	if len(tool.OutputSchema) == 0 || len(out.Structured) == 0 || out.failed != nil {
+		return nil
+	}
+	v, err := out.value()
+	if err != nil {
+		return err
+	}
+	t := &truncation{}
+	if err := t.walk(v, func(e any) { v = e }, 0); err != nil {
+		return badOutput(fmt.Errorf("structured: %w", err))
+	}
+	long := &output{cut: t.fit(most)}
+	v = long.shorten(v, most)
+	out.cut = out.cut || long.cut
+	if m, isObject := v.(map[string]any); isObject && long.cut {
+		was, had := m["truncated"]
+		if m["truncated"] = true; fits(tool, v) != nil {
+			if delete(m, "truncated"); had {
+				m["truncated"] = was
+			}
+		}
+	}
+	if long.cut || t.cleaned {
+		if err := fits(tool, v); err != nil {
+			out.failed = unfit("was too long, or had hidden characters", err)
+			return nil
+		}
+	}
+	res.StructuredContent = v
 	return nil
+}
+
+// unfit is the failure of a call whose tool ended well, but whose output could not be handed on in
+// the form that its output schema promises.
+func unfit(why string, err error) *toolError {
+	return &toolError{Code: "result_unfit",
+		message: cut(fmt.Sprintf("the tool ended well, and what it did stays done; but its output "+
+			"%s, and so it does not fit the tool's output schema: %v", why, err), 1000),
+		suggestion: "Do not repeat what changes something. Ask for less at a time, or tell your " +
+			"user: the schema of the plugin must admit such results."}
+}
+
+// value decodes the structured value; nil for none.
+func (out *output) value() (v any, err error) {
+	if len(out.Structured) == 0 {
+		return nil, nil
+	}
+	d := json.NewDecoder(bytes.NewReader(out.Structured))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		return nil, badOutput(fmt.Errorf("structured: %w", err))
+	}
+	return v, nil
 }
 
 // ownText is the plugin's text, cleaned; "" if it only repeats the structured value.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -114,6 +115,101 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the host changes in a value, by masks, cuts and cleaning, fits the output schema or is an
+// error that says so. It is never a success without the structured content that was promised.
+func TestAPromisedResultFitsOrIsAnError(t *testing.T) {
+	list := `["` + strings.Repeat(`a","`, 30_000) + `b"]`
+	masked := []gate.Hit{{Detector: "x", Count: 1, Action: "mask"}}
+	for _, c := range []struct {
+		name, schema, structured string
+		hits                     []gate.Hit
+		says, fields             string // an error, or what is in the structured content
+	}{
+		{"short", `"s":{"maxLength":3}`, `{"s":"abc"}`, nil, "", `{"s":"abc"}`},
+		{"cut, and marked", `"s":{},"truncated":{"type":"boolean"}`,
+			`{"s":"` + strings.Repeat("x", 30_000) + `"}`, nil, "", `"truncated":true`},
+		{"cut, with a mark that the schema does not admit", `"s":{"type":"string"}`,
+			`{"s":"` + strings.Repeat("x", 30_000) + `"}`, nil, "", "characters left out"},
+		{"cut, with a mark of another type", `"s":{},"truncated":{"type":"string"}`,
+			`{"truncated":"no","s":"` + strings.Repeat("x", 30_000) + `"}`, nil, "",
+			`"truncated":"no"`},
+		{"a form that no cut has", `"s":{"pattern":"^x*$"}`,
+			`{"s":"` + strings.Repeat("x", 30_000) + `"}`, nil, "was too long", ""},
+		{"a list that may not be shorter", `"l":{"minItems":30000}`, `{"l":` + list + `}`, nil,
+			"was too long", ""},
+		{"hidden characters", `"s":{"const":"a\u202e"}`, `{"s":"a\u202e"}`, nil,
+			"hidden characters", ""},
+		{"a hidden name", `"k\u202e":{}`, `{"k\u202e":1}`, nil, "hidden characters", ""},
+		{"a mask", `"s":{"type":"string"}`, `{"s":"[caponier:masked:x]"}`, masked, "",
+			`{"s":"[caponier:masked:x]"}`},
+		{"a mask that does not fit", `"s":{"pattern":"^[0-9]+$"}`,
+			`{"s":"[caponier:masked:x]"}`, masked, "was masked", ""},
+		{"large numbers", `"n":{"type":"integer"}`, `{"n":12345678901234567890}`, nil, "",
+			`{"n":12345678901234567890}`},
+	} {
+		tl := tool("x_"+strings.ReplaceAll(c.name, " ", "_"), gate.Hints{})
+		schema := `{"type":"object","additionalProperties":false,"properties":{` + c.schema + `}}`
+		tl.OutputSchema = json.RawMessage(schema)
+		tl.ValidateOutput = validator(t, schema)
+		r := ended(newServer(t, helloDoor(), nil), tl, gate.Answer{CallID: "C1",
+			Outcome: gate.Succeeded, Output: gate.Output{Hits: c.hits, JSON: json.RawMessage(
+				`{"content":[{"type":"text","text":"its own text"}],"structured":` + c.structured +
+					`}`)}})
+		got, said := string(must(json.Marshal(r.StructuredContent))), text(&r.CallToolResult)
+		if r.IsError != (c.says != "") || r.IsError != (r.StructuredContent == nil) ||
+			r.IsError != (r.sum.Outcome == gate.Failed) || !strings.Contains(said, c.says) ||
+			!strings.Contains(said, "its own text") || !strings.Contains(got, c.fields) {
+			t.Errorf("%s: isError %v, %s, %.200s\n%.300s", c.name, r.IsError, r.sum.Outcome, got,
+				said)
+		}
+		if r.IsError && (r.sum.Error.Code != "result_unfit" ||
+			!strings.Contains(said, "what it did stays done")) {
+			t.Errorf("%s: %+v\n%s", c.name, r.sum.Error, said)
+		}
+		if r.StructuredContent != nil && fits(tl, r.StructuredContent) != nil {
+			t.Errorf("%s: %.300s does not fit", c.name, got)
+		}
+	}
+}
+
+// Without the option no schema is listed and no structured content is sent. A result is held to the
+// schema all the same.
+func TestOutputSchemasAreListedWhereAsked(t *testing.T) {
+	tl := tool("x_typed", gate.Hints{})
+	schema := `{"type":"object","properties":{"n":{"type":"integer"}}}`
+	tl.OutputSchema, tl.ValidateOutput = json.RawMessage(schema), validator(t, schema)
+	for _, asked := range []bool{false, true} {
+		s := newServer(t, helloDoor(), func(o *Options) { o.OutputSchemas = asked })
+		d, err := face(tl, s.opts.OutputSchemas)
+		if err != nil || (d.(*mcp.Tool).OutputSchema != nil) != asked {
+			t.Errorf("%v: %+v, %v", asked, d, err)
+		}
+		for _, n := range []string{"1", `"x"`} {
+			r := ended(s, tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
+				Output: gate.Output{JSON: json.RawMessage(`{"content":[],"structured":{"n":` + n +
+					`}}`)}})
+			if good := n == "1"; r.IsError == good ||
+				(r.StructuredContent != nil) != (asked && good) ||
+				good && !strings.Contains(text(&r.CallToolResult), `{"n":1}`) {
+				t.Errorf("%v, %s: %+v", asked, n, r.CallToolResult)
+			}
+		}
+	}
+}
+
+// validator holds values to a schema.
+func validator(t *testing.T, schema string) func(any) error {
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(schema), &s); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(v any) error { return r.Validate(v) }
 }
 
 func TestARefusalSaysWhatHelps(t *testing.T) {

@@ -96,8 +96,13 @@ func (s *Server) result(r *request, a answer) *result {
 		res.out, err = s.decode(r.tool, a.Output)
 	}
 	if err == nil {
-		sum.Untrusted, sum.Error = true, res.out.failed
-		err = res.out.render(s.opts.MaxChars, &res.CallToolResult)
+		err = res.out.render(r.tool, &s.opts, &res.CallToolResult)
+	}
+	if err == nil {
+		if sum.Untrusted, sum.Error = true, res.out.failed; sum.Error != nil &&
+			sum.Outcome == gate.Succeeded { // the gate could not know
+			sum.Outcome = gate.Failed
+		}
 	}
 	if err != nil {
 		res.out, res.CallToolResult = nil, mcp.CallToolResult{}

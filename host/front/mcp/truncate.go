@@ -29,10 +29,14 @@ type truncation struct {
 	slots []slot
 	total int // characters of all slots
 	shown int // after fit
+	// cleaned says that a string or a key is not what it was.
+	cleaned bool
 }
 
 func (t *truncation) add(s string, set func(string)) {
+	was := s
 	s = plaintext.Clean(s)
+	t.cleaned = t.cleaned || s != was
 	set(s)
 	n := utf8.RuneCountInString(s)
 	t.total += n
@@ -111,7 +115,9 @@ func (t *truncation) walk(v any, set func(any), depth int) error {
 		m := make(map[string]any, len(v))
 		set(m)
 		for k, e := range v {
+			was := k
 			k = plaintext.Clean(k)
+			t.cleaned = t.cleaned || k != was
 			m[k] = e
 			if err := t.walk(e, func(e any) { m[k] = e }, depth+1); err != nil {
 				return err

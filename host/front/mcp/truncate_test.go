@@ -97,12 +97,15 @@ func TestATruncatedResultIsTrue(t *testing.T) {
 	}
 }
 
-// What is in structuredContent is not in the text as well, and the other way round.
-func TestALongOutputIsSentOnce(t *testing.T) {
+// The text has the whole output once, and structuredContent has the whole value, for a tool with an
+// output schema alone.
+func TestALongOutputIsInEachFormOnce(t *testing.T) {
 	marks := map[string]string{}
 	out := func(text string) string {
-		marks[text] = strings.Repeat("x", 500) + "NEEDLE" + strings.Repeat("y", 3000)
-		return strings.ReplaceAll(text, "LONG", marks[text])
+		long := strings.Repeat("x", 500) + "NEEDLE" + strings.Repeat("y", 3000)
+		text = strings.ReplaceAll(text, "LONG", long)
+		marks[text] = long
+		return text
 	}
 	typed := tool("typed", gate.Hints{})
 	typed.OutputSchema = json.RawMessage(`{"type":"object"}`)
@@ -125,12 +128,14 @@ func TestALongOutputIsSentOnce(t *testing.T) {
 	} {
 		r := ended(s, c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
 			Output: gate.Output{JSON: []byte(c.out)}})
-		wire := string(must(json.Marshal(&r.CallToolResult)))
-		if n := strings.Count(wire, "NEEDLE"); n != 1 {
-			t.Errorf("%s: sent %d times: %.300s", name, n, wire)
+		if said := text(&r.CallToolResult); strings.Count(said, "NEEDLE") != 1 {
+			t.Errorf("%s: the text has it %d times: %.300s", name, strings.Count(said, "NEEDLE"),
+				said)
 		}
-		if (r.StructuredContent != nil) != (c.tool == typed) {
-			t.Errorf("%s: structuredContent %v", name, r.StructuredContent != nil)
+		whole := string(must(json.Marshal(r.StructuredContent)))
+		if c.tool != typed && r.StructuredContent != nil ||
+			c.tool == typed && !strings.Contains(whole, marks[c.out]) {
+			t.Errorf("%s: structuredContent %.300s", name, whole)
 		}
 	}
 }
@@ -299,7 +304,8 @@ func TestALongListLosesItsMiddle(t *testing.T) {
 			t.Errorf("typed %v: %d guests of 20,000, n %d, truncated %v", typed, n, v.N,
 				r.sum.Truncated)
 		}
-		if wire := must(json.Marshal(&r.CallToolResult)); len(wire) > 4*manyLines {
+		if wire := must(json.Marshal(&r.CallToolResult)); len(wire) > 4*manyLines ||
+			typed && len(must(json.Marshal(r.StructuredContent))) > 2*manyLines {
 			t.Errorf("typed %v: %d bytes are sent", typed, len(wire))
 		}
 	}

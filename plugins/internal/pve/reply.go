@@ -1,10 +1,6 @@
 package pve
 
-import (
-	"encoding/json"
-
-	"github.com/caponier-mcp/caponier/sdk"
-)
+import "encoding/json"
 
 // Reply is embedded in a tool's result. It holds the text for people, or the structured result as
 // JSON if the caller asked for that.
@@ -24,18 +20,4 @@ func Say(format string, result any, human string) Reply {
 		}
 	}
 	return Reply{human}
-}
-
-// Tool returns the result of fn as text and as structure, without an output schema. The output
-// schemas of all tools together would be most of what a client has to read at its start.
-func Tool[In any, Out interface{ Text() string }](
-	fn func(*sdk.Call, In) (Out, error),
-) func(*sdk.Call, In) (sdk.Result, error) {
-	return func(c *sdk.Call, in In) (sdk.Result, error) {
-		out, err := fn(c, in)
-		if err != nil {
-			return sdk.Result{}, err
-		}
-		return sdk.Result{Content: []sdk.Content{sdk.Text(out.Text())}, Structured: out}, nil
-	}
 }

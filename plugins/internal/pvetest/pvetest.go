@@ -9,6 +9,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/sdk"
 	"github.com/caponier-mcp/caponier/sdk/sdktest"
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // Node answers ssh_exec from a script. A command that the script does not know, or knows no further
@@ -69,7 +70,45 @@ func (n *Node) Do(tool, args string) (sdktest.Output, map[string]any) {
 			n.t.Fatal(err)
 		}
 	}
+	if out.Error == nil {
+		Fits(n.t, n.Describe(), tool, out.Structured)
+	}
 	return out, m
+}
+
+// Fits fails the test unless a result fits the output schema that a description has for its tool.
+func Fits(t testing.TB, description []byte, tool string, structured []byte) {
+	t.Helper()
+	var d struct {
+		Tools []struct {
+			Name   string
+			Schema *jsonschema.Schema `json:"output_schema"`
+		}
+	}
+	if err := json.Unmarshal(description, &d); err != nil {
+		t.Fatal(err)
+	}
+	for _, is := range d.Tools {
+		if is.Name != tool {
+			continue
+		}
+		if is.Schema == nil {
+			t.Fatalf("%s has no output schema", tool)
+		}
+		rs, err := is.Schema.Resolve(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := json.Unmarshal(structured, &v); err != nil {
+			t.Fatal(err)
+		}
+		if err := rs.Validate(v); err != nil {
+			t.Errorf("%s: %s does not fit its output schema: %v", tool, structured, err)
+		}
+		return
+	}
+	t.Errorf("there is no tool %s", tool)
 }
 
 // Changes are the commands that ran and are not reads of the API.
