@@ -91,6 +91,33 @@ func TestAGuestWithAProtectedTagIsProtected(t *testing.T) {
 	}
 }
 
+// What Proxmox itself protects is refused above green, and read there alone.
+func TestAGuestThatProxmoxProtectsIsProtected(t *testing.T) {
+	s := byTag(t, "  protection: {reason: Proxmox says so}\n", "")
+	if out, err := s.command("call", "get_guest_status",
+		`{"guest_id":104}`).CombinedOutput(); err != nil {
+		t.Fatalf("a read: %v %s", err, out)
+	}
+	if reads, _ := s.reachedBy(); reads > 0 || s.has(t, `"tool":"look_at"`) {
+		t.Errorf("a read asks for protection: %d reads of the cluster", reads)
+	}
+	tag(t, s, 104, func(g *pvelab.Guest) { g.Config["protection"] = "1" })
+	said := s.fails(t, "start_guest", `{"guest_id":104}`)
+	if !strings.Contains(said, "protected by its protection in Proxmox: Proxmox says so") {
+		t.Errorf("said %s", said)
+	}
+	s.journaled(t, `"type":"refused".*"tool":"start_guest".*"guests":\{"104":.*"protection":"on"`)
+	s.journaled(t, `"type":"intent".*"op":"ssh_exec".*"principal":"host".*"tool":"look_at"`)
+	if out, err := s.command("policy", "replay",
+		filepath.Join(s.dir, "site")).CombinedOutput(); err != nil {
+		t.Errorf("a replay with the same policy: %v %s", err, out)
+	}
+	if out, err := s.command("call", "start_guest",
+		`{"guest_id":105}`).CombinedOutput(); err != nil {
+		t.Errorf("a guest without it: %v %s", err, out)
+	}
+}
+
 // The host runs on: the guest is made, with its tag, between two calls.
 func TestAGuestThatIsMadeBetweenTwoCallsIsProtected(t *testing.T) {
 	s := byTag(t, prod, "")

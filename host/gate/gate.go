@@ -255,6 +255,7 @@ type Decision struct {
 	Lacks         []string      // all that it lacks is what these are, as its node says, and Units
 	Guests        []string      // all else that it lacks is what their cluster says of these
 	GuestAge      time.Duration // how old that may be
+	GuestConfigs  bool          // what is in their configurations, too
 	Obligations   Obligations
 	Revision      string          // of the policy
 	Input         json.RawMessage // the policy input as decided, masked, for the journal

@@ -176,4 +176,6 @@ type Guest struct {
 	Template bool     `json:"template"`
 	HA       string   `json:"ha"`    // state of its high availability, "" for none
 	AgeS     int64    `json:"age_s"` // since the host asked
+	// Protection is Proxmox's own, on or off; "" where the guest's configuration was not read.
+	Protection string `json:"protection"`
 }

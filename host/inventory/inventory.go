@@ -35,10 +35,12 @@ type Inventory struct {
 
 // kept is what is known of a cluster, guarded by the inventory's mu.
 type kept struct {
-	list    cluster.List
-	asked   time.Time // when the list was asked for; zero: never
-	reading *reading  // nil: nobody reads
-	began   time.Time // when the last read began
+	list  cluster.List
+	asked time.Time // when the list was asked for; zero: never
+	// protection is what configurations said that were read since then, by VMID: on or off
+	protection map[string]string
+	reading    *reading  // nil: nobody reads
+	began      time.Time // when the last read began
 }
 
 // reading is one read of a cluster, for everybody who waits for it.
@@ -62,6 +64,9 @@ func (v *Inventory) Guests(ctx context.Context, q gate.Question, d gate.Decision
 		slog.Warn("what the cluster says of guests is not known, so what depends on it is refused",
 			"call", q.Call.ID, "guests", d.Guests, "error", err)
 		return nil
+	}
+	if d.GuestConfigs {
+		v.configs(ctx, q, on, d.Guests)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -111,7 +116,7 @@ func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
 
 func (v *Inventory) fact(g cluster.Guest, k *kept) gate.Guest {
 	return gate.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status, Tags: g.Tags,
-		Pool: g.Pool, Template: g.Template, HA: g.HA,
+		Pool: g.Pool, Template: g.Template, HA: g.HA, Protection: k.protection[g.VMID],
 		AgeS: int64((v.age(k) + time.Second - 1) / time.Second)}
 }
 
@@ -246,7 +251,7 @@ func (v *Inventory) read(ctx context.Context, on place, k *kept, later time.Dura
 	defer v.mu.Unlock()
 	r := k.reading
 	if r.err = errors.Join(errs...); r.err == nil {
-		k.list, k.asked = list, asked
+		k.list, k.asked, k.protection = list, asked, map[string]string{}
 	}
 	k.reading = nil
 	close(r.done)

@@ -25,6 +25,7 @@ type answer struct {
 	Guests  struct {
 		VMIDs   []string `json:"vmids"`
 		MaxAgeS int64    `json:"max_age_s"`
+		Configs bool     `json:"configs"`
 	} `json:"guests"`
 	Obligations struct {
 		TimeoutMS int64    `json:"timeout_ms"`
@@ -92,7 +93,7 @@ func decision(v ast.Value) (gate.Decision, error) {
 	return gate.Decision{
 		Allow: a.Allow, Tier: tier, Failed: a.Failed, Denied: a.Deny, NeedsApproval: a.Confirm,
 		Units: a.Units, Lacks: a.Lacks, Guests: a.Guests.VMIDs,
-		GuestAge: time.Duration(a.Guests.MaxAgeS) * time.Second,
+		GuestAge: time.Duration(a.Guests.MaxAgeS) * time.Second, GuestConfigs: a.Guests.Configs,
 		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
 			Channels: o.Channels, Approvers: o.Approvers, Needs: gate.Needs(o.Needs), Snapshot: gate.Snapshot(o.Snapshot),
 			Undo: gate.Keeping(o.Undo), Plan: o.Plan, Argument: o.Argument},

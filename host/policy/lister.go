@@ -87,17 +87,18 @@ func Supposed(like gate.Question, t *gate.Tool, on gate.Targets) gate.Question {
 		Mode: like.Mode, Facts: like.Facts}
 }
 
-// Able returns those commands of the tool of a call that the call may come to.
-func (r *Rules) Able(ctx context.Context, q gate.Question) (commands []string, err error) {
+// About reads what the rule of an entry says about a question: "able", the commands of the tool
+// of a call that it may come to, or "held", the roles that grant it, with what they list.
+func (r *Rules) About(ctx context.Context, entry string, q gate.Question, into any) error {
 	roles, err := r.effectiveRoles(ctx, q.Call.Principal)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	v, err := r.eval(ctx, "able", value.Of(input.Of(&q, roles)))
-	if err == nil {
-		err = value.Read("able", v, &commands)
+	v, err := r.eval(ctx, entry, value.Of(input.Of(&q, roles)))
+	if err != nil {
+		return err
 	}
-	return commands, err
+	return value.Read(entry, v, into)
 }
 
 func unlisted(why string) error {

@@ -130,6 +130,7 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		"result":    "data.caponier.core.result.answer",
 		"detectors": "data.caponier.core.result.detectors",
 		"able":      "[c | some c in data.caponier.core.listing.able]",
+		"held":      "[b | some b in data.caponier.core.listing.held]",
 		"roles":     "[name | some name in data.caponier.core.roles.held]",
 	} {
 		body := ast.MustParseBody(string(answerVar) + " = " + rule)
@@ -139,20 +140,34 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		}
 		r.queries[entry] = q
 	}
-	r.allowed.Rule("call", memo.MembersOf(s.Compiler,
-		ast.MustParseRef("data.caponier.core.call.allowed"), ast.MustParseRef(rateRule)))
-	for _, kind := range []string{"operation", "plan"} {
+	var err error
+	if r.txn, err = s.Store.NewTransaction(ctx); err != nil {
+		return nil, err
+	}
+	apart := r.timeless(ctx)
+	for _, kind := range []string{"operation", "plan", "call"} {
+		if kind == "call" {
+			apart = append(apart, ast.MustParseRef(rateRule))
+		}
 		r.allowed.Rule(kind, memo.MembersOf(s.Compiler,
-			ast.MustParseRef("data.caponier.core."+kind+".allowed")))
+			ast.MustParseRef("data.caponier.core."+kind+".allowed"), apart...))
 	}
 	// OPA's own cache of patterns holds 100, fewer than the command grammar has.
 	limit := 4096
 	r.values = cache.NewInterQueryValueCache(ctx, &cache.Config{
 		InterQueryBuiltinValueCache: cache.InterQueryBuiltinValueCacheConfig{MaxNumEntries: &limit},
 	})
-	var err error
-	r.txn, err = s.Store.NewTransaction(ctx)
-	return r, err
+	return r, nil
+}
+
+// timeless returns the rule that reads the time for the hours of roles, if the data say that no
+// role has any: then it is undefined, whatever the time.
+func (r *Rules) timeless(ctx context.Context) (apart []ast.Ref) {
+	timed, err := r.Store.Read(ctx, r.txn, storage.MustParsePath("/derived/timed"))
+	if err == nil && (timed == false || timed == ast.Boolean(false)) {
+		apart = append(apart, ast.MustParseRef("data.caponier.core.scope.moment"))
+	}
+	return apart
 }
 
 // Decide answers one question. It sets no deadline of its own.

@@ -15,7 +15,8 @@ import (
 // what the key of its answers has. The plugin's digest and the tool's name stand for all of a tool.
 func TestListsDependOnWhatTheirAnswersAreRememberedBy(t *testing.T) {
 	m := memo.MembersOf(rulesOf(t, lab).Compiler,
-		ast.MustParseRef("data.caponier.core.visible.decision"))
+		ast.MustParseRef("data.caponier.core.visible.decision"),
+		ast.MustParseRef("data.caponier.core.scope.moment")) // which is undefined for lists
 	key := []string{"schema", "kind", "source", "principal", "plugin", "tool", "mode", "targets",
 		"guests", "planning"} // of which planning is never set
 	has := value.Fields(input.Types["visible"])

@@ -9,6 +9,7 @@ package caponier.core.decide
 
 import data.caponier.core.approval
 import data.caponier.core.check
+import data.caponier.core.guests
 import data.caponier.core.reasons
 import data.caponier.core.snapshot
 import data.caponier.core.tables
@@ -27,7 +28,7 @@ answer(kind) := decision if {
 	"lacks": [k | some k in lacking(unmet, "touched")],
 	"guests": {
 		"vmids": [id | some id in unknown_guests(unmet)],
-		"max_age_s": tables.of.guests.max_age_s,
+		"max_age_s": tables.of.guests.max_age_s, "configs": configs,
 	},
 	"obligations": obligations,
 } if {
@@ -39,7 +40,8 @@ answer(kind) := decision if {
 # which says why.
 allowed(kind) := {
 	"schema": "caponier.decision/1", "allow": true, "tier": tier.name, "failed": [], "deny": [],
-	"confirm": false, "units": [], "lacks": [], "guests": {"vmids": [], "max_age_s": 0},
+	"confirm": false, "units": [], "lacks": [],
+	"guests": {"vmids": [], "max_age_s": 0, "configs": false},
 	"obligations": obligations,
 } if {
 	failed(kind) == set()
@@ -68,6 +70,10 @@ unknown_guests(unmet) := check.guests.wanted if {
 	check.guests.guarded == set()
 	unmet - ({"guests", "unit", "touched"} | waits) == set()
 } else := set()
+
+default configs := false
+
+configs if guests.configured
 
 waits := {"confirmation"} if {
 	approval.possible

@@ -15,6 +15,7 @@ import data.caponier.core.grammar
 import data.caponier.core.guests as guests_of
 import data.caponier.core.lint
 import data.caponier.core.listing
+import data.caponier.core.scope
 import data.caponier.core.tier
 
 # The checks that each kind of question requires.
@@ -51,6 +52,18 @@ programs[name] := {binary |
 	granted in {"*", id, group}
 } if {
 	some name, role in data.site.roles
+}
+
+# What narrows each role further, and whether the time does of any.
+narrowed[name] := scope.narrowed(role) if {
+	some name, role in data.site.roles
+}
+
+default timed := false
+
+timed if {
+	some role in data.site.roles
+	"hours" in object.keys(role)
 }
 
 # The commands that a text for a node can hold.
@@ -107,8 +120,11 @@ settled(id, entry) if {
 	not data.site.commands[entry.group]
 }
 
-# Whether the site raises tiers by what clusters say of guests, and how old that may be.
-guests := {"raises": guests_of.raises, "max_age_s": guests_of.max_age_s}
+# What the site says of guests by what clusters say of them, and how old that may be.
+guests := {
+	"raises": guests_of.raises, "max_age_s": guests_of.max_age_s, "lists": guests_of.lists,
+	"configs": guests_of.configs,
+}
 
 # whole says that the site's data has every key whose absence would widen something.
 default whole := false

@@ -94,7 +94,7 @@ all_commands := array.concat(
 
 head := {
 	"id": "q1", "kind": "tool", "time": {
-		"unix_ms": 1, "hour_utc": 10, "weekday": 5,
+		"unix_ms": 1, "hour_utc": 10, "minute_utc": 0, "weekday": 5,
 	},
 	"source": "http",
 	"principal": {

@@ -13,6 +13,7 @@ import data.caponier.core.command
 import data.caponier.core.files
 import data.caponier.core.say
 import data.caponier.core.tables
+import data.caponier.core.tier
 
 ranks := {"green": 1, "yellow": 2, "red": 3, "black": 4}
 
@@ -49,16 +50,27 @@ texts contains p if {
 	not files.staged(p)
 }
 
-# used says that the site says something of guests by what their cluster says of them, raises that
-# it raises tiers by it. Neither changes as long as a policy is in force: see package derived.
+# used says that the site says something of guests by what their cluster says of them: lists by what
+# is in its list, raises that it raises tiers by it, and configs by what is in their configurations.
+# None changes as long as a policy is in force: see package derived.
 default used := false
 
-used if {
+used if lists
+
+used if configs
+
+default lists := false
+
+lists if {
 	some key in ["tags", "pools", "names"]
 	count(data.site.protected[key]) > 0
 }
 
-used if raises
+lists if raises
+
+default configs := false
+
+configs if is_object(data.site.protected.protection)
 
 default raises := false
 
@@ -74,14 +86,36 @@ max_age_s := data.site.guest_facts.max_age_s
 
 # unknown are the named guests of which such facts are not there, are too old, or are not all that
 # there is.
-unknown := {id | some id in named; not known(id)}
+unknown := {id |
+	asked_for
+	some id in named
+	not known(id)
+}
+
+asked_for if tables.of.guests.lists
+
+asked_for if configured
+
+# configured says that the guests' configurations count: they do above green.
+configured if {
+	tables.of.guests.configs
+	tier.rank > 1
+}
 
 known(id) if {
 	fact := input.guests[id]
 	fact.age_s >= 0
 	fact.age_s <= tables.of.guests.max_age_s
 	fact.status != "unknown"
+	settled(fact)
 }
+
+settled(_) if not configured
+
+settled(fact) if fact.protection in {"on", "off"}
+
+# A guest that is not there protects nothing.
+settled(fact) if fact.kind == ""
 
 # entries are those of a section of the site's data that a guest falls under: by a tag in any letter
 # case, by its pool or one that holds that, by its whole name, by the node that it is on.
@@ -107,6 +141,12 @@ within(pool, outer) if startswith(pool, concat("", [outer, "/"]))
 protecting contains [id, kind, name, entry] if {
 	some id in named
 	some [kind, name, entry] in entries(data.site.protected, input.guests[id])
+}
+
+protecting contains [id, "protection", "on", data.site.protected.protection] if {
+	configured
+	some id in named
+	input.guests[id].protection == "on"
 }
 
 # raised is the rank that a question above green has at least.

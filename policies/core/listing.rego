@@ -13,6 +13,7 @@ import data.caponier.core.decide
 import data.caponier.core.lint
 import data.caponier.core.roles
 import data.caponier.core.say
+import data.caponier.core.scope
 import data.caponier.core.tables
 import data.caponier.core.tier
 
@@ -198,6 +199,22 @@ least(c) := tier.ranks[object.get(data.core.grammar.relaxed, c, entries[c].tier)
 	count(input.targets.vmids) > 0
 	every id in input.targets.vmids { id in data.site.relaxed.vmids }
 } else := rank(c, entries[c])
+
+# held are the roles that grant the call at some time, each with what it lists; null for a key that
+# it does not have. Whether its guests have the call's own is decided.
+held contains {
+	"role": name, "guests": listed(name, "guests"), "services": listed(name, "services"),
+	"hosts": listed(name, "hosts"), "paths": listed(name, "paths"), "hours": listed(name, "hours"),
+} if {
+	some name in roles.fit
+}
+
+listed(name, key) := null if {
+	key == "guests"
+	count(input.targets.vmids) > 0
+} else := [v | some v in scope.of(name)[key]] if {
+	scope.of(name)[key]
+} else := null
 
 # asked says whether a person is asked before a call of this rank.
 default asked(_) := false

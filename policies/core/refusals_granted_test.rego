@@ -108,7 +108,7 @@ refusals["two roles"] := f.decided_in(
 
 golden["two roles"] := [
 	[
-		"no single role grants tool, node, tier and commands together",
+		"no single role grants tool, node, tier, commands and what is named together, at this time",
 		"roles/reader, roles/wide", "a call that one of these roles covers alone",
 	],
 ]

@@ -15,7 +15,7 @@ required := derived.required
 host := {
 	"required": required, "whole": true, "granting": {}, "services": {},
 	"obligations": {"info": {"channels": [], "approvers": []}, "warn": {}},
-	"guests": {"raises": false, "max_age_s": 30},
+	"guests": {"raises": false, "max_age_s": 30, "lists": false, "configs": false},
 }
 
 # The checks as a table in which all hold but one, which does not or is not there.

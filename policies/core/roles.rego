@@ -11,6 +11,7 @@ package caponier.core.roles
 import data.caponier.core.command
 import data.caponier.core.host
 import data.caponier.core.inventory
+import data.caponier.core.scope
 import data.caponier.core.tables
 import data.caponier.core.tier
 
@@ -86,12 +87,19 @@ lists_commands if {
 
 # clear are the roles that grant the whole question.
 clear contains name if {
+	some name in fit
+	scope.open(name)
+}
+
+# fit are those that would, at some time.
+fit contains name if {
 	not host.itself
 	some name in granting
 	role := data.site.roles[name]
 	tier.rank <= tier.ranks[role.ceiling]
 	reaches(role)
 	may_run_all(role.commands)
+	scope.covers(name)
 }
 
 clear contains "host" if host.clear

@@ -15,6 +15,7 @@ of := data.derived if {
 } else := {
 	"required": derived.required, "granting": derived.granting, "services": derived.services,
 	"obligations": derived.obligations, "whole": derived.whole, "guests": derived.guests,
+	"narrowed": derived.narrowed, "timed": derived.timed,
 }
 
 programs := data.derived.programs if {

@@ -13,12 +13,14 @@ import data.caponier.core.files
 import data.caponier.core.inventory
 import data.caponier.core.lint
 import data.caponier.core.roles
+import data.caponier.core.scope
 import data.caponier.core.tier
 
 # of is what one role must have for the question, and which roles have it.
 of := {
 	"tool": key, "tier": tier.name, "roles": sort(roles.clear), "nodes": sort(inventory.named),
 	"commands": sort({d.id | some d in roles.described}), "entries": sort(entries),
+	"named": {kind: sort(all) | some kind, all in named}, "pointed": pointed,
 }
 
 # key is the tool as a role lists it.
@@ -65,6 +67,44 @@ entries contains ["roles", name, "commands", c] if {
 	some c in data.site.roles[name].commands
 	some d in roles.described
 	c in {"*", d.id, d.group}
+}
+
+# A role lists these as it likes: nginx, or nginx.service.
+entries contains ["roles", name, kind, v] if {
+	some name in roles.clear
+	some kind in scope.kinds
+	some v in data.site.roles[name][kind]
+	some used in named[kind]
+	reaches(kind, used, v)
+}
+
+entries contains ["roles", name, "hours", "days", day] if {
+	some name in roles.clear
+	some i, d in scope.days
+	some [from, to] in scope.of(name).hours
+	floor(from / 1440) == i
+	some m in [scope.moment, scope.moment + scope.week]
+	from <= m
+	m < to
+	day := d.key
+}
+
+named := {
+	"guests": scope.named_guests, "services": scope.named_services, "hosts": scope.named_hosts,
+	"paths": scope.named_paths,
+}
+
+# pointed says that the role may list guests or services: above green it then acts only on what is
+# named.
+default pointed := false
+
+pointed if scope.pointed
+
+reaches("paths", used, v) if files.under(used, v)
+
+reaches(kind, used, v) if {
+	kind != "paths"
+	used == scope.one(kind, v)
 }
 
 entries contains ["cluster_nodes", n] if some n in inventory.named

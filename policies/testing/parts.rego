@@ -4,6 +4,7 @@
 package caponier.testing.parts
 
 import data.caponier.core.roles
+import data.caponier.core.scope
 import data.caponier.testing.lowered
 import data.caponier.testing.operations
 
@@ -176,7 +177,7 @@ fields := {
 
 # call gives the question of a call in which mistakes found nothing.
 call(name, args, who) := {
-	"schema": "caponier.call/1", "id": "test", "kind": t.kind, "time": clock(3, 12),
+	"schema": "caponier.call/1", "id": "test", "kind": t.kind, "time": clock(3, 720),
 	"source": source(who), "principal": principal(who), "plugin": t.plugin, "tool": t.tool,
 	"mode": {"read_only": false, "freezes": []}, "planning": false, "guests": null,
 	"args": {
@@ -213,9 +214,27 @@ confirmed(t, args) := "argument" if {
 } else := "none"
 
 # 2026-01-04 was a Sunday.
-clock(weekday, hour) := {
-	"unix_ms": 1767484800000 + ((((weekday * 24) + hour) * 3600) * 1000),
-	"hour_utc": hour, "weekday": weekday,
+clock(weekday, minute) := {
+	"unix_ms": 1767484800000 + ((((weekday * 1440) + minute) * 60) * 1000),
+	"hour_utc": floor(minute / 60), "minute_utc": minute % 60, "weekday": weekday,
+}
+
+# weekday gives the number of a day, which is one already or a name such as "mon".
+weekday(day) := day if {
+	day in {0, 1, 2, 3, 4, 5, 6}
+} else := i if {
+	some i, d in scope.days
+	d.key == day
+}
+
+# minute gives the minute of the day of an hour, or of a time such as "09:30".
+minute(time) := time * 60 if {
+	is_number(time)
+	floor(time) == time
+	time >= 0
+	time <= 23
+} else := scope.minutes(time) if {
+	time != "24:00"
 }
 
 source(who) := "stdio" if {
@@ -279,7 +298,7 @@ missing_nodes("nodes", [])
 
 guest := {
 	"name": "", "kind": "lxc", "node": "", "status": "running", "tags": [], "pool": "",
-	"template": false, "ha": "", "age_s": 0,
+	"template": false, "ha": "", "age_s": 0, "protection": "off",
 }
 
 with_guests(q, facts) := object.union(q, {"guests": {id: g |

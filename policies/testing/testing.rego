@@ -43,14 +43,23 @@ decide(q) := d if {
 	not q.schema in {"caponier.call/1", "caponier.operation/1"}
 }
 
-# at gives the question asked at another time, in UTC; weekday 0 is Sunday.
-at(q, weekday, hour) := object.union(q, {"time": parts.clock(weekday, hour)}) if {
-	weekday in {0, 1, 2, 3, 4, 5, 6}
-	is_number(hour)
-	floor(hour) == hour
-	hour >= 0
-	hour <= 23
-} else := parts.stop("at", {"a weekday is 0 (Sunday) to 6, an hour 0 to 23"})
+# at gives the question asked at another time, in UTC, such as at(q, "mon", "09:30"). A weekday may
+# be its number, of which 0 is Sunday, and a time its hour.
+at(q, day, time) := object.union(q, {"time": parts.clock(weekday, minute)}) if {
+	weekday := parts.weekday(day)
+	minute := parts.minute(time)
+} else := parts.stop(
+	"at",
+	{"a weekday is sun to sat or 0 to 6, a time \"00:00\" to \"23:59\" or an hour 0 to 23"},
+)
+
+# failed gives the checks that refuse a call at a time such as "mon 09:30", none if it is allowed.
+failed(tool, args, who, time) := {id |
+	some id in decide(at(call(tool, args, who), word[0], word[1])).failed
+} if {
+	word := split(time, " ")
+	count(word) == 2
+} else := parts.stop("failed", {"a time is a day and a time, such as \"mon 09:30\""})
 
 # guests gives the question asked with facts of the cluster, by VMID, such as
 # guests(q, {"102": {"tags": ["prod"]}}). Other members of a fact have usual values.

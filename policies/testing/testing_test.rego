@@ -98,11 +98,22 @@ test_an_operation_is_of_its_call if {
 
 test_at_guests_and_approved_change_one_thing if {
 	q := asked({"vmid": 101})
-	testing.at(q, 0, 9).time == {"unix_ms": 1767517200000, "hour_utc": 9, "weekday": 0}
+	sunday := {"unix_ms": 1767517200000, "hour_utc": 9, "minute_utc": 0, "weekday": 0}
+	testing.at(q, 0, 9).time == sunday
+	testing.at(q, "sun", "09:00").time == sunday
+	testing.at(q, "sat", "23:59").time.minute_utc == 59
+	every t in [["Sun", 9], [7, 9], ["sun", 24], ["sun", 9.5], ["sun", "24:00"], ["", ""]] {
+		not known(t[0], t[1])
+	}
 	testing.guests(q, {"101": {"tags": ["prod"]}}).guests["101"].tags == ["prod"]
 	testing.approved(q, "bob").confirmation.by == "bob"
 	parts.odd_guests({"101": {"tag": 1}}) == {`a guest has no "tag"`}
 	parts.odd_guests({"x": {}}) == {"x is no VMID; write it as text"}
+}
+
+known(day, time) if {
+	parts.weekday(day)
+	parts.minute(time)
 }
 
 test_texts_are_lowered if {

@@ -63,6 +63,9 @@ type Cell struct {
 	Needs  []string      `json:"needs"`  // kinds of targets that decide what is left
 	By     []string      `json:"by"`     // who may approve it, and on which channels
 	Cannot []string      `json:"cannot"` // commands that the tool runs, and would be refused
+	Held   string        `json:"held"`   // what else the roles that grant it list, "" for nothing
+	Shut   bool          `json:"shut"`   // refused at this time, and not at another
+	by     []held
 }
 
 // Of asks rules about every call in the world, in the order of principals, tools, nodes, guests.
@@ -201,6 +204,7 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 	if c.Guest != "" {
 		on.VMIDs, like.Facts.Guests = []string{c.Guest}, map[string]gate.Guest{}
 		if g, known := w.Guests[c.Guest]; known {
+			g.Protection = cmp.Or(g.Protection, "off")
 			like.Facts.Guests[c.Guest] = g
 		}
 		number, _ := strconv.ParseInt(c.Guest, 10, 64)
@@ -216,9 +220,13 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 	if err != nil {
 		return err
 	}
-	able, err := r.Able(ctx, q)
-	if c.answer(d, able); err != nil || c.Can != approval {
+	var able []string
+	err = errors.Join(r.About(ctx, "able", q, &able), r.About(ctx, "held", q, &c.by))
+	if err != nil {
 		return err
+	}
+	if c.answer(d, able); c.Can != approval {
+		return nil
 	}
 	if q.Call.Confirmation.State = "argument"; c.tool.Confirm != "" {
 		if d, err = r.Decide(ctx, q); err != nil {
@@ -257,6 +265,10 @@ func (c *asked) answer(d gate.Decision, able []string) {
 	left := slices.DeleteFunc(slices.Clone(d.Failed), func(id string) bool {
 		return id == "confirmation" || id == "target" && len(c.Needs) > 0
 	})
+	c.Shut = slices.Equal(left, []string{"hours"})
+	if c.Held = ""; c.Shut || len(left) == 0 {
+		c.Held = says(c.by)
+	}
 	switch {
 	case len(left) > 0 || len(d.Failed) == 0 && !d.Allow:
 		c.Can = No

@@ -10,8 +10,8 @@ type Change struct {
 	Was Cell `json:"was"`
 	Now Cell `json:"now"`
 	// Grants says that it gets further than it did: from no over a person's approval to yes, or to
-	// a command that was refused, or that more people may approve it. Takes says the opposite; a
-	// change can be both.
+	// a command that was refused, or that more people may approve it, or that a role lists more.
+	// Takes says the opposite; a change can be both.
 	Grants bool `json:"grants"`
 	Takes  bool `json:"takes"`
 }
@@ -27,10 +27,14 @@ func Diff(was, now []Cell) (changes []Change, err error) {
 		if a.Who != b.Who || a.Tool != b.Tool || a.Node != b.Node || a.Guest != b.Guest {
 			return nil, errors.New("the answers are to other questions")
 		}
-		if a.Can == No && b.Can == No {
+		if a.far() == 0 && b.far() == 0 {
 			continue
 		}
-		c := Change{Was: a, Now: b, Grants: far[b.Can] > far[a.Can], Takes: far[b.Can] < far[a.Can]}
+		c := Change{Was: a, Now: b, Grants: b.far() > a.far(), Takes: b.far() < a.far()}
+		if a.far() > 0 && b.far() > 0 {
+			c.Grants = c.Grants || !within(b.by, a.by)
+			c.Takes = c.Takes || !within(a.by, b.by)
+		}
 		if a.Can != No && b.Can != No {
 			c.Grants = c.Grants || lacks(b.Cannot, a.Cannot)
 			c.Takes = c.Takes || lacks(a.Cannot, b.Cannot)
@@ -47,7 +51,15 @@ func Diff(was, now []Cell) (changes []Change, err error) {
 }
 
 // far ranks answers by how far a call gets by itself.
-var far = map[string]int{No: 0, approval: 1, argument: 2, depends: 3, yes: 4}
+var far = map[string]int{No: 0, approval: 2, argument: 3, depends: 4, yes: 5}
+
+// far is how far a call gets by itself. One that waits for the hours of a role gets somewhere.
+func (c Cell) far() int {
+	if c.Shut {
+		return 1
+	}
+	return far[c.Can]
+}
 
 // lacks reports that one of these is not among the others.
 func lacks(others, these []string) bool {

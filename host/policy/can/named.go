@@ -23,8 +23,14 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 	names := make([][2]map[string]any, len(all))
 	for i, c := range all {
 		site, _ := c.Data()["site"].(map[string]any)
+		for _, id := range listed(site) {
+			guests[id] = fact
+		}
 		for j, name := range []string{"protected", "raised", "relaxed"} {
 			section, _ := site[name].(map[string]any)
+			if section["protection"] != nil {
+				known[[2]string{"protection", "on"}] = true
+			}
 			ids, _ := section["vmids"].([]any)
 			for _, id := range ids {
 				guests[fmt.Sprint(id)] = fact
@@ -64,6 +70,8 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 			g.Tags = []string{k[1]}
 		case "pools":
 			g.Pool = k[1]
+		case "protection":
+			g.Protection = k[1]
 		default:
 			g.Node = k[1]
 		}
@@ -72,11 +80,24 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 	return guests, nil
 }
 
+// listed are the guests that roles list.
+func listed(site map[string]any) (ids []string) {
+	roles, _ := site["roles"].(map[string]any)
+	for _, r := range roles {
+		role, _ := r.(map[string]any)
+		all, _ := role["guests"].([]any)
+		for _, id := range all {
+			ids = append(ids, fmt.Sprint(id))
+		}
+	}
+	return ids
+}
+
 // like says what a guest is known by beside its number.
 func like(g gate.Guest) string {
 	var known []string
 	for _, of := range [][2]string{{"tag ", strings.Join(g.Tags, ", ")}, {"pool ", g.Pool},
-		{"name ", g.Name}, {"node ", g.Node}} {
+		{"name ", g.Name}, {"node ", g.Node}, {"protection ", g.Protection}} {
 		if of[1] != "" {
 			known = append(known, of[0]+of[1])
 		}

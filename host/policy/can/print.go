@@ -46,7 +46,7 @@ type group struct {
 func grouped(cells []Cell) (all []group) {
 	same := func(a, b Cell) bool {
 		return a.Node == b.Node && a.Can == b.Can && a.Tier == b.Tier &&
-			slices.Equal(a.Failed, b.Failed) && slices.Equal(a.Cannot, b.Cannot)
+			slices.Equal(a.Failed, b.Failed) && slices.Equal(a.Cannot, b.Cannot) && a.Held == b.Held
 	}
 	var onNode []group
 	for _, c := range cells {
@@ -101,6 +101,9 @@ func (g group) why() (text string) {
 	if len(g.Needs) > 0 {
 		text += "\n      its " + strings.Join(g.Needs, ", ") + " decide too"
 	}
+	if g.Held != "" {
+		text += "\n      held to " + g.Held
+	}
 	if g.Can != No && len(g.Cannot) > 0 {
 		text += "\n      refused in it: " + strings.Join(g.Cannot, ", ")
 	}
@@ -129,6 +132,9 @@ func PrintDiff(w io.Writer, changes []Change, asked int) {
 		on := group{Cell: c.Now, nodes: []string{c.Now.Node}, guests: []string{c.Now.guest()}}
 		fmt.Fprintf(w, "%s %s: %s %s: %s %s, now %s %s%s\n", sign, c.Now.Who, c.Now.Tool, on.on(),
 			c.Was.Can, c.Was.Tier, c.Now.Can, c.Now.Tier, on.why())
+		if c.Was.Held != c.Now.Held && c.Was.Held != "" {
+			fmt.Fprintf(w, "      held before to %s\n", c.Was.Held)
+		}
 		if c.Was.Can != No && len(c.Was.Cannot) > 0 {
 			fmt.Fprintf(w, "      refused before: %s\n", strings.Join(c.Was.Cannot, ", "))
 		}

@@ -80,7 +80,7 @@ func Of(q *gate.Question, roles []string) any {
 	h := Head{
 		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
 		Planning: c.Planning,
-		Time:     Clock{t.UnixMilli(), t.Hour(), int(t.Weekday())},
+		Time:     Clock{t.UnixMilli(), t.Hour(), t.Minute(), int(t.Weekday())},
 		Principal: Principal{c.Principal.ID, c.Principal.Auth, roles, c.Principal.Roles,
 			c.Principal.Narrowed},
 		Tool: Tool{c.Tool.Name, c.Tool.Imports, c.Tool.Commands, c.Tool.TargetKinds, c.Tool.Hints},

@@ -31,9 +31,10 @@ type (
 		Guests *map[string]gate.Guest `json:"guests"`
 	}
 	Clock struct {
-		UnixMS  int64 `json:"unix_ms"`
-		HourUTC int   `json:"hour_utc"`
-		Weekday int   `json:"weekday"` // 0 is Sunday
+		UnixMS    int64 `json:"unix_ms"`
+		HourUTC   int   `json:"hour_utc"`
+		MinuteUTC int   `json:"minute_utc"` // of the hour
+		Weekday   int   `json:"weekday"`    // 0 is Sunday
 	}
 	Principal struct {
 		ID              string   `json:"id"`

@@ -17,6 +17,12 @@ var forms = map[string]string{
 	`^(\*|[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?)$`: `the name of a node, or "*" for all`,
 	`^(\*|((resource|prompt):)?[^:*]+)$`: `the name of a tool as it is, without tool: before it, ` +
 		`resource:NAME, prompt:NAME, or "*" for all`,
+	`^([1-9][0-9]{2,8})$`: `a guest's number as text, such as "105": roles know guests by number ` +
+		`alone, since whoever can write a tag or a name would gain power by it`,
+	`^([a-z0-9][a-z0-9:_.@-]{0,199})$`: `the name of a unit in lower case, such as nginx.service`,
+	`^([01][0-9]|2[0-3]):[0-5][0-9]$`:  `a time of the day in UTC, such as "09:00"`,
+	`^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`: `a time of the day in UTC, such as "17:00", or ` +
+		`"24:00"`,
 	`^[^*?]*$`: `a folder or a file: names with * or ? are taken as they stand`,
 	`^[^*?]+$`: `the whole name of an argument: * and ? are taken as they stand`,
 }
@@ -25,6 +31,7 @@ var forms = map[string]string{
 var keysOf = map[string]string{
 	"tiers":           `a key here is kind:name, such as "tool:list_nodes": green`,
 	"protected.vmids": `a key here is one guest's number, such as "103": {reason: keep it}`,
+	"hours":           "hours are days, from and to, in UTC all year",
 	"protected.nodes": `a key here is the name of a node, such as pve1: {reason: keep it}`,
 }
 
@@ -82,6 +89,9 @@ func unknownKey(field, name string, tools []*gate.Tool) string {
 				}
 			}
 		}
+	}
+	if strings.HasPrefix(field, "roles.") && strings.HasSuffix(field, ".hours") {
+		field = "hours"
 	}
 	if says := keysOf[field]; says != "" {
 		text += ": " + says

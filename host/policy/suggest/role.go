@@ -76,13 +76,22 @@ const (
 	tiers
 	nodes
 	commands
+	guests
+	hosts
+	paths
+	services
 	kinds
 )
+
+// narrowing are the keys that a role need not have, by the kind of power that they list.
+var narrowing = map[int]string{guests: "guests", hosts: "hosts", paths: "paths",
+	services: "services"}
 
 // usage is what questions needed that the same roles grant.
 type usage struct {
 	roles  []string
 	powers [kinds]powers
+	broad  bool // one names nothing, so that the role must list no guests and services
 }
 
 func newUsage(roles []string) *usage {
@@ -171,6 +180,13 @@ func (j *journal) note(q question, u use) {
 	for _, n := range u.Commands {
 		s.powers[commands].note(n, q, true)
 	}
+	for kind, names := range map[int][]string{guests: u.Named.Guests, hosts: u.Named.Hosts,
+		paths: u.Named.Paths, services: u.Named.Services} {
+		for _, n := range names {
+			s.powers[kind].note(n, q, true)
+		}
+	}
+	s.broad = s.broad || !u.Pointed
 }
 
 // byRole gives each use to one role that grants it: to one of those that everybody holds, or else
@@ -201,6 +217,7 @@ func (j *journal) byRole(everybody []string) (names []string, of map[string]*usa
 			for i := range s.powers {
 				of[r].powers[i].add(s.powers[i])
 			}
+			of[r].broad = of[r].broad || s.broad
 			break
 		}
 	}

@@ -141,6 +141,7 @@ func (o Options) suggestion(site *load.Candidate, j *journal, entry map[string]a
 			Tools: u.powers[tools].list(), Imports: o.imports(u, at(data, "roles", name)),
 			Nodes: u.powers[nodes].list(), Commands: u.powers[commands].list(),
 			Ceiling: u.powers[tiers].highest()}
+		r.narrow(u, at(data, "roles", name))
 		if by := o.sharedBy(data, name); by == "" {
 			s.Replace = append(s.Replace, was)
 		} else if err := o.renames(j, name, by); err != nil {

@@ -19,20 +19,22 @@ type Role struct {
 	Ceiling  Evidence   `json:"ceiling"`
 	Nodes    []Evidence `json:"nodes"`
 	Commands []Evidence `json:"commands"`
+	// Narrow are guests, services, hosts and paths, where it lists any; Hours are JSON, or "".
+	Narrow map[string][]Evidence `json:"narrow"`
+	Hours  string                `json:"hours"`
 }
 
 // Suggestion is what a principal needs, as the journal shows it.
 type Suggestion struct {
-	Principal string     `json:"principal"`
-	Auth      []Evidence `json:"auth"`
-	Holds     []string   `json:"holds"` // names of roles
-	Roles     []Role     `json:"roles"` // that are new, or replace one of their name
-	// what it acted on; no role can name these
-	Targets map[string][]Evidence `json:"targets"`
-	Journal Counts                `json:"journal"`
-	Replace []Place               `json:"replace"` // what has to go from the site's data
-	Proof   Proof                 `json:"proof"`
-	YAML    string                `json:"yaml"`
+	Principal string                `json:"principal"`
+	Auth      []Evidence            `json:"auth"`
+	Holds     []string              `json:"holds"`   // names of roles
+	Roles     []Role                `json:"roles"`   // that are new, or replace one of their name
+	Targets   map[string][]Evidence `json:"targets"` // what its calls acted on
+	Journal   Counts                `json:"journal"`
+	Replace   []Place               `json:"replace"` // what has to go from the site's data
+	Proof     Proof                 `json:"proof"`
+	YAML      string                `json:"yaml"`
 }
 
 // Place is a path in the site's data, with its file:line.
@@ -76,9 +78,29 @@ func (s *Suggestion) text() string {
 			fmt.Fprintf(&b, "    %s:", list.key)
 			items(&b, list.of)
 		}
+		r.narrowed(&b)
 		fmt.Fprintf(&b, "    ceiling: %s  # %s\n", quoted(r.Ceiling.Value), r.Ceiling)
 	}
 	return b.String()
+}
+
+// narrowed writes the keys that narrow a role.
+func (r *Role) narrowed(b *strings.Builder) {
+	for _, key := range slices.Sorted(maps.Keys(r.Narrow)) {
+		fmt.Fprintf(b, "    %s:", key)
+		items(b, r.Narrow[key])
+	}
+	if r.Hours != "" {
+		fmt.Fprintf(b, "    hours: %s  # as they were\n", r.Hours)
+	}
+}
+
+// held reports whether each of the roles lists things of a kind.
+func (s *Suggestion) held(kind string) bool {
+	return len(s.Roles) > 0 && !slices.ContainsFunc(s.Roles, func(r Role) bool {
+		_, listed := r.Narrow[kind]
+		return !listed
+	})
 }
 
 func (s *Suggestion) heading(b *strings.Builder) {
@@ -103,9 +125,12 @@ func (s *Suggestion) heading(b *strings.Builder) {
 		}
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Targets)) {
+		if s.held(kind) {
+			continue
+		}
 		for i, e := range s.Targets[kind] {
 			if i == 0 {
-				fmt.Fprintf(b, "# It acted on these %s, to which no role can be held:\n",
+				fmt.Fprintf(b, "# It acted on these %s, to which its roles are not held:\n",
 					strings.ReplaceAll(kind, "_", " "))
 			}
 			fmt.Fprintf(b, "#   %s: %s\n", quoted(e.Value), e)

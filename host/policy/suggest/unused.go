@@ -185,9 +185,10 @@ func (t *tally) refused(rec gate.Record) {
 // granting are the paths of the site's data at which something is granted.
 var granting = []string{"principals/*", "principals/*/auth/*", "principals/*/roles/*", "roles/*",
 	"roles/*/tools/*", "roles/*/imports/*", "roles/*/ceiling/*", "roles/*/nodes/*",
-	"roles/*/commands/*", "everybody/*", "claimable_roles/*", "cluster_nodes/*", "tiers/*",
-	"relaxed/vmids/*", "relaxed/tools/*", "files/read/*", "files/write/*", "egress/*",
-	"binaries/*/*"}
+	"roles/*/commands/*", "roles/*/guests/*", "roles/*/services/*", "roles/*/hosts/*",
+	"roles/*/paths/*", "roles/*/hours/days/*", "everybody/*", "claimable_roles/*",
+	"cluster_nodes/*", "tiers/*", "relaxed/vmids/*", "relaxed/tools/*", "files/read/*",
+	"files/write/*", "egress/*", "binaries/*/*"}
 
 // grants are the entries of the site's data that were of no use.
 func (t *tally) grants(site *load.Candidate) []Grant {

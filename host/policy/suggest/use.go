@@ -26,6 +26,13 @@ type use struct {
 	Nodes    []string   `json:"nodes"`
 	Commands []string   `json:"commands"`
 	Entries  [][]string `json:"entries"` // paths in the site's data that were of use
+	Named    struct {
+		Guests   []string `json:"guests"`
+		Hosts    []string `json:"hosts"`
+		Paths    []string `json:"paths"`
+		Services []string `json:"services"`
+	} `json:"named"`
+	Pointed bool `json:"pointed"` // the role may list guests or services
 }
 
 // question is a recorded question, in today's form.

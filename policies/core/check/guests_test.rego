@@ -31,7 +31,7 @@ refused(d, id) if {
 test_a_call_lacks_the_facts_of_its_guest if {
 	d := f.decided_in({}, tagged)
 	refused(d, "guests")
-	d.guests == {"vmids": ["105"], "max_age_s": 30}
+	d.guests == {"vmids": ["105"], "max_age_s": 30, "configs": false}
 	contains(d.deny[0].msg, "what the cluster says of guest 105 is not known")
 }
 
@@ -195,4 +195,37 @@ test_relaxed_guests_are_raised_too if {
 		raising("red"),
 	)
 	d.tier == "red"
+}
+
+own := {"protected": object.union(f.site.protected, {"protection": {"reason": "not ours to touch"}})}
+
+test_proxmox_own_protection_is_asked_for_above_green if {
+	every facts in [{"guests": null}, about({}), about({"protection": ""}), about({"protection": 1})] {
+		d := f.decided_in(facts, own)
+		refused(d, "guests")
+		d.guests == {"vmids": ["105"], "max_age_s": 30, "configs": true}
+	}
+	f.decided_in(about({"protection": "off"}), own).allow
+	refused(f.decided_in(about({"protection": "off", "age_s": 31}), own), "guests")
+	f.decided_in(about({"kind": "", "status": ""}), own).allow
+}
+
+test_what_proxmox_protects_is_protected_above_green if {
+	d := f.decided_in(about({"protection": "on"}), own)
+	refused(d, "protected")
+	contains(
+		d.deny[0].msg,
+		"guest 105 (web01) is protected by its protection in Proxmox: not ours to touch",
+	)
+	refused(f.operated_in(object.union(stop, about({"protection": "on"})), own), "protected")
+}
+
+# A site that says nothing else of guests asks about none for a read.
+test_reads_do_not_ask_for_protection if {
+	look := {"tool": {"name": "look"}}
+	every facts in [{"guests": null}, about({}), about({"protection": "on"})] {
+		f.decided_in(object.union(look, facts), own).allow
+	}
+	refused(f.decided_in(look, {"protected": object.union(own.protected, tagged.protected)}), "guests")
+	f.decided_in(about({}), tagged).allow
 }

@@ -128,7 +128,10 @@ called(kind, name) := guests.label(name) if {
 
 kinds := {"vmids": "guest", "nodes": "node", "hosts": "host", "services": "service"}
 
-means := {"tags": "tag", "pools": "pool", "names": "name", "nodes": "node"}
+means := {
+	"tags": "tag", "pools": "pool", "names": "name", "nodes": "node",
+	"protection": "protection in Proxmox",
+}
 
 rule := concat(", ", {sprintf("protected/%s/%s", [kind, name]) |
 	some [kind, name, _] in hits

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   One role alone grants the tool, the nodes, the tier and the commands. Two roles are never added
-#   together.
+#   One role alone grants the tool, the nodes, the tier, the commands, and what else it narrows, at
+#   this time. Two roles are never added together.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -35,10 +35,21 @@ blames contains "command" if {
 	not check.command.granted
 }
 
-what := "no single role grants tool, node, tier and commands together"
+blames contains "scope" if {
+	count(roles.granting) > 0
+	not check.scope.reached
+}
+
+# Roles that grant all of it at another time.
+blames contains "hours" if count(roles.fit) > 0
+
+what := concat(" ", [
+	"no single role grants tool, node, tier, commands and what is named together,",
+	"at this time",
+])
 
 rule := concat(", ", [sprintf("roles/%s", [name]) | some name in roles.granting])
 
 works := "a call that one of these roles covers alone"
 
-remedy := "In the site's data: one role with the tool, the node, the ceiling and the command."
+remedy := "In the site's data: one role that has all of this and is open at this time."
