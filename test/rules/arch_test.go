@@ -181,7 +181,7 @@ var owners = map[string][]string{
 	"mvdan.cc/sh":                     {"host/shell"},
 	"modernc.org/sqlite":              {"host/store", "host/audit/index"},
 	"github.com/jackc/pgx":            {"host/store/postgres"},
-	"github.com/google/jsonschema-go": {"host/plugin", "host/front/mcp"},
+	"github.com/google/jsonschema-go": {"host/plugin", "host/front/mcp", "plugins/internal/pvetest"},
 	"github.com/spf13/cobra":          {"host/cmd/caponier"},
 	"github.com/coreos/go-oidc":       {"host/identity", "host/signin"},
 	"golang.org/x/oauth2":             {"host/signin"},
