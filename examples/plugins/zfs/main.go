@@ -130,6 +130,9 @@ func bad(line string) error {
 
 // pools reads the output of zpool list -H -p.
 func pools(text string) (all []pool, err error) {
+	if text == "no pools available\n" {
+		return nil, nil
+	}
 	for line := range strings.Lines(text) {
 		words := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(words) != 5 || words[0] == "" || words[4] == "" {

@@ -69,6 +69,8 @@ func TestHealth(t *testing.T) {
 		{"a pool without figures", says("p\t-\t-\t-\tUNAVAIL\n"), says("  pool: p\nerrors: x\n"),
 			nil, "! p: the pool is UNAVAIL", ""},
 		{"none", says(""), says("x"), nil, "pve1 has no ZFS pool.", ""},
+		{"none, in words", says("no pools available\n"), says("x"), nil, "pve1 has no ZFS pool.",
+			""},
 		{"a status that lacks a pool", says(good + weak), says(goodStatus), nil, "",
 			"bad_output"},
 		{"a status of another pool", says(weak), says(goodStatus), nil, "", "bad_output"},

@@ -45,8 +45,9 @@ func details(text string, all []pool) error {
 	}
 	for _, p := range all {
 		if p.Scan == "" || p.Errors == "" {
-			return &sdk.Error{Code: "bad_output", Message: "zpool status does not describe the pool " +
-				p.Name, Suggestion: "Tell your user: the state is not known."}
+			return &sdk.Error{Code: "bad_output",
+				Message:    "zpool status does not describe the pool " + p.Name,
+				Suggestion: "Tell your user: the state is not known."}
 		}
 	}
 	return nil
