@@ -100,8 +100,9 @@ func newDescription(name, doc string, h Hints) description {
 //	enum:"a,b"        the values that are allowed
 //	default:"a"       the value of an absent argument
 //	target:"vmid"     what it acts on, for policy: vmid node service host url command
-//	                  guest_command remote_path guest_path local_path, or call
-//	                  for what the call with this id acted on
+//	                  guest_command remote_path guest_path local_path; remote_dir and
+//	                  local_dir, which stand for all that is below them; or call for
+//	                  what the call with this id acted on
 //	confirm:"true"    it is the confirmation flag of a dangerous tool
 //
 // Out is a struct or a map, which becomes the structured result and the output schema. The schema

@@ -10,6 +10,7 @@ import (
 // Every tool that acts on nodes, through the real binary, as a real client calls it, on the
 // simulated cluster. A want that begins with ! is an error.
 func TestEveryToolOnTheCluster(t *testing.T) {
+	withSchemas(t)
 	s := newSite(
 		t,
 		filepath.Join(plugins, "guests.wasm"),
@@ -28,6 +29,8 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		"\"tool:proxmox_host_exec_command",
 		"# \"tool:proxmox_download_file_from_host",
 		"\"tool:proxmox_download_file_from_host",
+		"# \"tool:proxmox_download_directory_from_host",
+		"\"tool:proxmox_download_directory_from_host",
 		"# \"tool:proxmox_upload_file_to_host",
 		"\"tool:proxmox_upload_file_to_host",
 	)
@@ -112,6 +115,8 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 			"host_path": "/opt/app.conf"}, "9 bytes"},
 		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname",
 			"local_path": "hostname"}, "Downloaded /etc/hostname"},
+		{"proxmox_download_directory_from_host", args{"host_dir": "/var/log",
+			"local_dir": "logs"}, "Downloaded /var/log"},
 	} {
 		called[c.tool] = true
 		if promised["tool:"+c.tool].tier == "red" || promised["tool:"+c.tool].tier == "black" {

@@ -156,6 +156,7 @@ func isLook(e pvelab.Effect) bool {
 // Every shipped tool that does something above green makes a complete plan, in which nothing
 // happens, and its approved call does what the plan says.
 func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
+	withSchemas(t)
 	s, session, asked := planSite(t, "", filepath.Join(plugins, "guests.wasm"),
 		filepath.Join(plugins, "cluster.wasm"), filepath.Join(plugins, "hostops.wasm"))
 	type args = map[string]any
@@ -205,6 +206,8 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 			"host_path": "/opt/app.conf"}, "would be uploaded", "9 bytes"},
 		{"proxmox_download_file_from_host", args{"host_path": "/etc/hostname",
 			"local_path": "hostname"}, "would be downloaded", "Downloaded /etc/hostname"},
+		{"proxmox_download_directory_from_host", args{"host_dir": "/var/log",
+			"local_dir": "logs"}, "would download", "Downloaded /var/log"},
 	} {
 		called[c.tool] = true
 		t.Run(fmt.Sprint(c.tool, c.args), func(t *testing.T) {

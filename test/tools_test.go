@@ -31,6 +31,7 @@ var promised = map[string]struct {
 	"tool:proxmox_upload_file_to_container":     {"containers", "red", 300},
 	"tool:proxmox_host_exec_command":            {"hostops", "red", 310},
 	"tool:proxmox_download_file_from_host":      {"hostops", "yellow", 300},
+	"tool:proxmox_download_directory_from_host": {"hostops", "yellow", 600},
 	"tool:proxmox_upload_file_to_host":          {"hostops", "red", 300},
 	"tool:list_nodes":                           {"guests", "green", 30},
 	"tool:list_guests":                          {"guests", "green", 30},
@@ -86,6 +87,8 @@ var marked = map[string]string{
 	"host_path":      "remote_path",
 	"container_path": "guest_path",
 	"local_path":     "local_path",
+	"host_dir":       "remote_dir",
+	"local_dir":      "local_dir",
 	"output_dir":     "local_path",
 	"command":        "command",
 }

@@ -88,9 +88,9 @@ func canonical(kind string, v any) (string, error) {
 		return s, host(s)
 	case "url":
 		return urlHost(s)
-	case "remote_path", "guest_path":
+	case "remote_path", "remote_dir", "guest_path":
 		return s, absolute(s)
-	case "local_path":
+	case "local_path", "local_dir":
 		return s, local(s)
 	}
 	return "", fmt.Errorf("target kind %q is not known", kind)
@@ -195,4 +195,8 @@ var targetKinds = map[string]string{
 	"call": "calls",
 	"node": "nodes", "vmid": "vmids", "service": "services", "host": "hosts", "url": "hosts",
 	"command": "commands", "guest_command": "commands",
-	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths"}
+	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths",
+	"remote_dir": "paths", "local_dir": "local_paths"}
+
+// trees is the kind of target of a tool whose remote_dir stands for all that is below it.
+const trees = "trees"

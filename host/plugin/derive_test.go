@@ -133,7 +133,7 @@ func FuzzCanonical(f *testing.F) {
 				continue
 			}
 			if strings.ContainsAny(got, "\x00\n\r") ||
-				strings.HasPrefix(got, "-") && kind != "local_path" {
+				strings.HasPrefix(got, "-") && targetKinds[kind] != "local_paths" {
 				t.Errorf("%s %q gives %q", kind, s, got)
 			}
 			again := kind
@@ -143,7 +143,7 @@ func FuzzCanonical(f *testing.F) {
 				if ip, err := netip.ParseAddr(got); err == nil && ip.String() != got {
 					t.Errorf("%q is not the one form of %s", got, ip)
 				}
-			case "remote_path", "guest_path", "local_path":
+			case "remote_path", "guest_path", "local_path", "remote_dir", "local_dir":
 				if path.Clean(got) != got || slices.Contains(strings.Split(got, "/"), "..") {
 					t.Errorf("%s %q is not clean", kind, got)
 				}

@@ -48,6 +48,9 @@ func compileSchemas(t *gate.Tool) error {
 		if kind != "" && kind != "calls" && (kind != "local_paths" || p.Required) {
 			t.TargetKinds = append(t.TargetKinds, kind)
 		}
+		if p.Target == "remote_dir" {
+			t.TargetKinds = append(t.TargetKinds, trees)
+		}
 	}
 	t.TargetKinds = sorted(t.TargetKinds)
 	if t.OutputSchema == nil || string(t.OutputSchema) == "null" {

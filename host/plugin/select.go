@@ -18,7 +18,10 @@ type Selection struct {
 	// toolsets and tools that are not offered, whatever enables them
 	Disable []string `koanf:"disable"`
 	// lists tools that do another tool's job too; they can be called all the same
-	Aliases  bool     `koanf:"aliases"`
+	Aliases bool `koanf:"aliases"`
+	// lists output schemas, and sends the structured content that they promise
+	OutputSchemas bool `koanf:"output_schemas"`
+
 	Toolsets []string `koanf:"-"` // of those, only these toolsets, and
 	Tools    []string `koanf:"-"` // these tools beside them; both empty for all
 	Exclude  []string `koanf:"-"` // tools and toolsets that are left out in any case

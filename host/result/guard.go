@@ -257,6 +257,14 @@ func writesMask(op abi.Op) bool {
 	switch op := op.(type) {
 	case abi.SFTPWrite:
 		data, _ = op.Data.Bytes()
+	case abi.BlobWrite:
+		data, _ = op.Data.Bytes()
+	case abi.HTTPRequest:
+		data, _ = op.Data.Bytes()
+		for _, h := range op.Headers {
+			data = append(data, h[1]+"\n"...)
+		}
+		data = append(data, op.URL...)
 	case abi.SSHExec:
 		data, _ = base64.StdEncoding.DecodeString(op.StdinB64)
 		data = append(data, op.Stdin...)

@@ -45,6 +45,7 @@ func init() {
 			},
 			download,
 		),
+		folderTool(),
 		sdk.NewTool(
 			"proxmox_upload_file_to_host",
 			"Copy one file of your workspace to the Proxmox host. Nothing is replaced unless "+

@@ -32,7 +32,8 @@ func labConfig(t *testing.T) (config string) {
 	t.Cleanup(func() { _ = lab.Close() })
 	data, err := os.ReadFile(config)
 	if err == nil {
-		err = os.WriteFile(config, append(data, "\n[tools]\naliases = true\n"...), 0o600)
+		const all = "\n[tools]\naliases = true\noutput_schemas = true\n"
+		err = os.WriteFile(config, append(data, all...), 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)

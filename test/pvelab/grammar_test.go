@@ -52,19 +52,14 @@ var asked = map[string]string{
 	"test -f":                         "test -f /etc/hostname",
 	"iptables":                        "iptables -L -n",
 	"pvesh get /nodes/{node}/rrddata": "pvesh get /nodes/pve1/rrddata --timeframe hour",
-	"pvesh get /nodes/{node}/lxc/{vmid}/feature": "" +
-		"pvesh get /nodes/pve1/lxc/101/feature --feature clone",
-	"pvesh get /nodes/{node}/qemu/{vmid}/feature": "" +
-		"pvesh get /nodes/pve1/qemu/200/feature --feature clone",
-	"pvesh create /nodes/{node}/lxc/{vmid}/snapshot": "" +
-		"pvesh create /nodes/pve1/lxc/104/snapshot --snapname after",
-	"pvesh create /nodes/{node}/qemu/{vmid}/snapshot": "" +
-		"pvesh create /nodes/pve1/qemu/200/snapshot --snapname after",
-	"pvesh create /nodes/{node}/status":    "pvesh create /nodes/pve1/status --command reboot",
-	"pvesh create /nodes/{node}/wakeonlan": "pvesh create /nodes/pve2/wakeonlan",
-	"pvesh create /nodes/{node}/lxc/{vmid}/status/start": "" +
-		"pvesh create /nodes/pve1/lxc/104/status/start",
-	"pvesh delete /nodes/{node}/lxc/{vmid}": "pvesh delete /nodes/pve1/lxc/104",
+	"pvesh get /nodes/{node}/lxc/{vmid}/feature":         "pvesh get /nodes/pve1/lxc/101/feature --feature clone",
+	"pvesh get /nodes/{node}/qemu/{vmid}/feature":        "pvesh get /nodes/pve1/qemu/200/feature --feature clone",
+	"pvesh create /nodes/{node}/lxc/{vmid}/snapshot":     "pvesh create /nodes/pve1/lxc/104/snapshot --snapname after",
+	"pvesh create /nodes/{node}/qemu/{vmid}/snapshot":    "pvesh create /nodes/pve1/qemu/200/snapshot --snapname after",
+	"pvesh create /nodes/{node}/status":                  "pvesh create /nodes/pve1/status --command reboot",
+	"pvesh create /nodes/{node}/wakeonlan":               "pvesh create /nodes/pve2/wakeonlan",
+	"pvesh create /nodes/{node}/lxc/{vmid}/status/start": "pvesh create /nodes/pve1/lxc/104/status/start",
+	"pvesh delete /nodes/{node}/lxc/{vmid}":              "pvesh delete /nodes/pve1/lxc/104",
 }
 
 // first is what has to be done before some entries can be asked.

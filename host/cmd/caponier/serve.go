@@ -152,7 +152,7 @@ func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 	server *mcp.Server, err error) {
 	o := h.cfg.Front.MCPOptions
 	o.Version, o.Meter, o.Extend, o.Ready = version, h.meter, extend, ready
-	o.Lists = h.cfg.Tools.Lists
+	o.Lists, o.OutputSchemas = h.cfg.Tools.Lists, h.cfg.Tools.OutputSchemas
 	// for what lists say of a tool, never for a decision about it
 	o.Listing = func(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Decision {
 		d, err := h.engine.Decide(ctx, visible(p, t))

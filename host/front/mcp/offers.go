@@ -88,7 +88,7 @@ func (s *Server) add(to *mcp.Server, face any) {
 // what it does not accept.
 func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err error) {
 	o.Tool, o.unconfirmed = t, without(t.InputSchema, t.Confirm)
-	if o.face, err = face(t); err != nil {
+	if o.face, err = face(t, s.opts.OutputSchemas); err != nil {
 		return o, err
 	}
 	defer func() {
@@ -101,8 +101,9 @@ func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err err
 	return o, err
 }
 
-// face returns a description without annotations, which depend on the caller.
-func face(t *gate.Tool) (any, error) {
+// face returns a description without annotations, which depend on the caller. typed adds the output
+// schema.
+func face(t *gate.Tool, typed bool) (any, error) {
 	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, chars) != "" {
 		return nil, errors.New("the name must be 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -114,7 +115,7 @@ func face(t *gate.Tool) (any, error) {
 		if len(t.InputSchema) > 0 {
 			d.InputSchema = public(t.InputSchema)
 		}
-		if len(t.OutputSchema) > 0 {
+		if typed && len(t.OutputSchema) > 0 {
 			d.OutputSchema = public(t.OutputSchema)
 		}
 		return d, nil

@@ -36,6 +36,9 @@ type Options struct {
 	Listing func(context.Context, gate.Principal, *gate.Tool) gate.Decision `koanf:"-"`
 	// whether a tool is listed although it is an alias of another one; nil lists none
 	Lists func(*gate.Tool) bool `koanf:"-"`
+	// lists output schemas. Results are held to them in any case, and with this they are in
+	// structuredContent beside the text
+	OutputSchemas bool `koanf:"-"`
 
 	// keeps what calls ask where several hosts share it; nil for this process alone
 	Rounds Rounds `koanf:"-"`

@@ -137,10 +137,11 @@ func (out *output) promised(tool *gate.Tool, hits []gate.Hit) error {
 // Some clients show a model only structuredContent when there is any (Claude Code, VS Code), the
 // others only the text, so that whatever one of the two lacks is lost to some. The text has all of
 // the output: it begins with the structured value (so that an exit code and stderr come before a
-// long stdout), without those long strings that the plugin's own text repeats. A tool with an
-// output schema has the whole value in structuredContent too, as MCP demands; any other has no
-// structuredContent, which some clients would show alone, without the plugin's own text.
-func (out *output) render(tool *gate.Tool, most int, res *mcp.CallToolResult) error {
+// long stdout), without those long strings that the plugin's own text repeats. So it is sent once.
+// Where the client was told of an output schema, the whole value is in structuredContent too, as
+// MCP demands.
+func (out *output) render(tool *gate.Tool, o *Options, res *mcp.CallToolResult) error {
+	most := o.MaxChars
 	v, err := out.value()
 	if err != nil {
 		return err
@@ -180,6 +181,9 @@ func (out *output) render(tool *gate.Tool, most int, res *mcp.CallToolResult) er
 		}
 		first := &mcp.TextContent{Text: string(text)}
 		res.Content = slices.Insert(res.Content, 0, mcp.Content(first))
+	}
+	if !o.OutputSchemas {
+		return nil
 	}
 	return out.promise(tool, most, res)
 }

@@ -174,6 +174,31 @@ func TestAPromisedResultFitsOrIsAnError(t *testing.T) {
 	}
 }
 
+// Without the option no schema is listed and no structured content is sent. A result is held to the
+// schema all the same.
+func TestOutputSchemasAreListedWhereAsked(t *testing.T) {
+	tl := tool("x_typed", gate.Hints{})
+	schema := `{"type":"object","properties":{"n":{"type":"integer"}}}`
+	tl.OutputSchema, tl.ValidateOutput = json.RawMessage(schema), validator(t, schema)
+	for _, asked := range []bool{false, true} {
+		s := newServer(t, helloDoor(), func(o *Options) { o.OutputSchemas = asked })
+		d, err := face(tl, s.opts.OutputSchemas)
+		if err != nil || (d.(*mcp.Tool).OutputSchema != nil) != asked {
+			t.Errorf("%v: %+v, %v", asked, d, err)
+		}
+		for _, n := range []string{"1", `"x"`} {
+			r := ended(s, tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
+				Output: gate.Output{JSON: json.RawMessage(`{"content":[],"structured":{"n":` + n +
+					`}}`)}})
+			if good := n == "1"; r.IsError == good ||
+				(r.StructuredContent != nil) != (asked && good) ||
+				good && !strings.Contains(text(&r.CallToolResult), `{"n":1}`) {
+				t.Errorf("%v, %s: %+v", asked, n, r.CallToolResult)
+			}
+		}
+	}
+}
+
 // validator holds values to a schema.
 func validator(t *testing.T, schema string) func(any) error {
 	var s jsonschema.Schema

@@ -96,7 +96,7 @@ func (s *Server) result(r *request, a answer) *result {
 		res.out, err = s.decode(r.tool, a.Output)
 	}
 	if err == nil {
-		err = res.out.render(r.tool, s.opts.MaxChars, &res.CallToolResult)
+		err = res.out.render(r.tool, &s.opts, &res.CallToolResult)
 	}
 	if err == nil {
 		if sum.Untrusted, sum.Error = true, res.out.failed; sum.Error != nil &&

@@ -26,7 +26,7 @@ const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"pro
 
 func newServer(t *testing.T, door *fakeDoor, change func(*Options)) *Server {
 	t.Helper()
-	o := Options{Principal: gate.Principal{ID: "local", Auth: "config"},
+	o := Options{OutputSchemas: true, Principal: gate.Principal{ID: "local", Auth: "config"},
 		Log: slog.New(slog.NewTextHandler(fronttest.NewWriter(t), nil))}
 	if change != nil {
 		change(&o)

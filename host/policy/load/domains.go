@@ -49,7 +49,7 @@ var domains = map[string]domain{
 	"guest_paths[]":   matches(`^/([^/].*)?$`, "an absolute path"),
 	"local_paths[]":   matches(`^[^/]`, "a path relative to the workspace"),
 	"target_kinds[]": words("nodes", "vmids", "services", "hosts", "paths", "guest_paths",
-		"local_paths", "commands"),
+		"local_paths", "commands", "trees"),
 	"targets.nodes[]":    nodeName,
 	"target.node":        nodeName,
 	"nodes[].name":       nodeName,

@@ -66,6 +66,16 @@ declared if {
 	files.under(p, input.file.path)
 }
 
+# A tool that declares a folder reads what is below it, and saves it below the call's own.
+declared if below(input.file.path, input.parent.targets.paths)
+
+below(path, folders) if {
+	"trees" in input.tool.target_kinds
+	input.file.action in {"stat", "list", "get"}
+	some folder in folders
+	files.under(path, folder)
+}
+
 # A blob is copied to where the call said that something may be written.
 copies if input.blob.action == "get"
 
@@ -73,7 +83,7 @@ copy_ok if not copies
 
 copy_ok if {
 	copies
-	every s in split(input.blob.local, "/") { not s in {"", ".", ".."} }
+	plain(input.blob.local)
 	some p in input.parent.targets.local_paths
 	files.under(input.blob.local, p)
 }
@@ -81,6 +91,13 @@ copy_ok if {
 local_ok if input.file.local == null
 
 local_ok if input.file.local in input.parent.targets.local_paths
+
+local_ok if {
+	plain(input.file.local)
+	below(input.file.local, input.parent.targets.local_paths)
+}
+
+plain(local) if every s in split(local, "/") { not s in {"", ".", ".."} }
 
 facts_ok if {
 	input.phase == "lookup"

@@ -124,6 +124,56 @@ test_folder_of_a_path_of_the_call_may_be_listed if {
 	)) == {"file"}
 }
 
+tree(op, x, kinds) := f.operated(object.union(
+	f.with_file(op, "host", "red", object.union({"type": "file", "exists": true}, x)),
+	{
+		"tool": {"target_kinds": kinds},
+		"parent": {"targets": {"paths": ["/var/log/a"], "local_paths": ["out"]}},
+	},
+))
+
+whole := ["paths", "local_paths", "trees"]
+
+at(path, local) := {"action": "get", "path": path, "real_path": path, "local": local}
+
+test_tool_that_declares_a_folder_reads_below_it if {
+	tree("sftp_get", at("/var/log/a/b/c", "out/b/c"), whole).allow
+	list := {"action": "list", "path": "/var/log/a/b", "real_path": "/var/log/a/b", "type": "dir"}
+	tree("sftp_list", list, whole).allow
+}
+
+test_tool_that_declares_a_folder_reads_nothing_beside_it if {
+	every x in [
+		at("/var/log/ab", "out/b"), at("/var/log/b", "out/b"), at("/var/log/a/../b", "out/b"),
+		at("/var/log/a/b", "out2/b"), at("/var/log/a/b", "out/../b"), at("/var/log/a/b", "b"),
+		object.union(at("/var/log/a/b", "out/b"), {"real_path": "/root/b"}),
+		at("/var/log/a/.ssh/b", "out/b"),
+	] {
+		f.failed(tree("sftp_get", x, whole)) == {"file"}
+	}
+}
+
+test_only_a_declared_folder_stands_for_what_is_below if {
+	d := tree("sftp_get", at("/var/log/a/b", "out/b"), ["paths", "local_paths"])
+	f.failed(d) == {"file"}
+}
+
+test_nothing_is_written_below_a_declared_folder if {
+	every op, action in {"sftp_put": "put", "sftp_write": "write", "sftp_remove": "remove"} {
+		x := {
+			"action": action, "path": "/srv/in/a/b", "real_path": "/srv/in/a/b",
+			"exists": action == "remove",
+		}
+		"file" in f.failed(f.operated(object.union(
+			f.with_file(op, "host", "red", x),
+			{
+				"tool": {"target_kinds": whole},
+				"parent": {"targets": {"paths": ["/srv/in/a"], "local_paths": ["in"]}},
+			},
+		)))
+	}
+}
+
 test_only_plain_files_are_read if {
 	every type in ["dir", "fifo", "device", "socket", "symlink", ""] {
 		f.failed(up(

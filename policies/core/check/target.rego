@@ -40,6 +40,8 @@ present(kind) if {
 	input.targets[kind] != []
 }
 
+present("trees") if input.targets.paths != []
+
 present("commands") if {
 	is_array(input.commands)
 	input.commands != []
