@@ -36,8 +36,8 @@ func (c *chaos) upload(ctx context.Context, t *testing.T) {
 	}
 }
 
-// swept holds that the next host removes every stage, however those before it ended. A host that was
-// still ending when the first one looked keeps its own, for the second one to remove.
+// swept holds that the next host removes every stage, however those before it ended. A host that
+// was still ending when the first one looked keeps its own, for the second one to remove.
 func (c *chaos) swept(t *testing.T) {
 	var left []string
 	for range 2 {

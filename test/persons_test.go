@@ -19,13 +19,14 @@ func TestTwoPersonsApproveOnTheRealPage(t *testing.T) {
 	data := filepath.Join(s.dir, "site", "data.yaml")
 	text, err := os.ReadFile(data)
 	must(t, err)
-	must(t, os.WriteFile(data, []byte(strings.Replace(string(text), "\napproval:\n",
-		"\napproval:\n  needs: {\"*\": {approvers: 2, ticket: \"OPS-[0-9]+\", reason: true}}\n", 1)),
+	const needs = "\napproval:\n  needs: {\"*\": {approvers: 2, ticket: \"OPS-[0-9]+\", " +
+		"reason: true}}\n"
+	must(t, os.WriteFile(data, []byte(strings.Replace(string(text), "\napproval:\n", needs, 1)),
 		0o644))
 	page := freeAddress(t)
 	s.add(t, fmt.Sprintf("\n[identity]\nhttp = \"demo\"\n"+
-		"[[identity.principals]]\nid = \"demo\"\n[approval]\nwait = \"300ms\"\napprovers = [\"ann\", \"bob\"]\n"+
-		"listen = %q\n", page))
+		"[[identity.principals]]\nid = \"demo\"\n[approval]\nwait = \"300ms\"\n"+
+		"approvers = [\"ann\", \"bob\"]\nlisten = %q\n", page))
 	s.serveHTTP(t)
 	session := s.stdio(t)
 	stop := map[string]any{"vmid": 110, "node": "pve2"}
@@ -67,8 +68,8 @@ func (s *site) stops() (n int) {
 	return n
 }
 
-var hidden = regexp.MustCompile(`action="(/approvals/[^"]+)"><input type="hidden" name="(form|ticket)" ` +
-	`value="([^"]+)"`)
+var hidden = regexp.MustCompile(`action="(/approvals/[^"]+)"><input type="hidden" ` +
+	`name="(form|ticket)" value="([^"]+)"`)
 
 // says signs a person in by a link and approves a request on the page.
 func (s *site) says(t *testing.T, page, who, id, ticket string) {

@@ -206,7 +206,9 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 	a.render(w, http.StatusOK, "list", v)
 }
 
-func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, wish{}) }
+func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) {
+	a.show(w, r, s, wish{})
+}
 
 // look reads the present state as the person who is signed in: a POST, because it runs something.
 func (a *Approvals) look(w http.ResponseWriter, r *http.Request, s signed) {

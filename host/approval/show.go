@@ -126,7 +126,7 @@ func (s shown) Said() (all []string) {
 		if y.Note != "" {
 			text += ": " + y.Note
 		}
-		if s.D.Needs.Special() {
+		if special(s.D.Needs) {
 			all = append(all, text)
 		}
 	}

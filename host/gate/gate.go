@@ -64,13 +64,10 @@ type Yes struct {
 
 // Needs is what an approval takes beside one yes.
 type Needs struct {
-	Approvers int    `json:"approvers"`        // different persons; 0 is 1
-	Ticket    string `json:"ticket,omitempty"` // a pattern (RE2) of each one's ticket; "" for none
-	Reason    bool   `json:"reason,omitempty"` // each one gives a reason, which is the note
+	Approvers int    `json:"approvers"` // different persons; 0 is 1
+	Ticket    string `json:"ticket"`    // a pattern (RE2) of each one's ticket; "" for none
+	Reason    bool   `json:"reason"`    // each one gives a reason, which is the note
 }
-
-// Special reports whether a yes alone is not enough.
-func (n Needs) Special() bool { return n.Approvers > 1 || n.Ticket != "" || n.Reason }
 
 // Call is one tool call. Its fields do not change after its first decision, except Confirmation,
 // Decided, Stages, Made and Plan, which only this package sets.
@@ -233,15 +230,18 @@ type Obligations struct {
 
 // Keeping says whether the host records what takes an operation back, and keeps what it replaces.
 type Keeping struct {
-	Record, Optional bool  // Optional: it goes on where it cannot keep that
-	Days, MaxBytes   int64 // MaxBytes: of a file
+	Record   bool  `json:"record"`
+	Optional bool  `json:"optional"` // it goes on where it cannot keep that
+	Days     int64 `json:"days"`
+	MaxBytes int64 `json:"max_bytes"` // of a file
 }
 
 // Snapshot says of which guests the host takes a snapshot before it executes an operation.
 type Snapshot struct {
-	VMIDs      []string // none: it takes none
-	Optional   bool     // it goes on where it can take none
-	Keep, Days int      // how many of a guest it keeps, for how long
+	VMIDs    []string `json:"vmids"`    // none: it takes none
+	Optional bool     `json:"optional"` // it goes on where it can take none
+	Keep     int      `json:"keep"`     // how many of a guest it keeps,
+	Days     int      `json:"days"`     // for how long
 }
 
 // Decision is the answer to a question. The zero Decision denies.

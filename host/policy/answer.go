@@ -28,31 +28,17 @@ type answer struct {
 		Configs bool     `json:"configs"`
 	} `json:"guests"`
 	Obligations struct {
-		TimeoutMS int64    `json:"timeout_ms"`
-		MaxBytes  int64    `json:"max_bytes"`
-		Redact    []string `json:"redact"` // load reads it from the data
-		Log       string   `json:"log"`
-		Channels  []string `json:"channels"`
-		Approvers []string `json:"approvers"`
-		Needs     struct {
-			Approvers int    `json:"approvers"`
-			Ticket    string `json:"ticket"`
-			Reason    bool   `json:"reason"`
-		} `json:"needs"`
-		Snapshot struct {
-			VMIDs    []string `json:"vmids"`
-			Optional bool     `json:"optional"`
-			Keep     int      `json:"keep"`
-			Days     int      `json:"days"`
-		} `json:"snapshot"`
-		Undo struct {
-			Record   bool  `json:"record"`
-			Optional bool  `json:"optional"`
-			Days     int64 `json:"days"`
-			MaxBytes int64 `json:"max_bytes"`
-		} `json:"undo"`
-		Plan     bool `json:"plan"`
-		Argument bool `json:"argument"`
+		TimeoutMS int64         `json:"timeout_ms"`
+		MaxBytes  int64         `json:"max_bytes"`
+		Redact    []string      `json:"redact"` // load reads it from the data
+		Log       string        `json:"log"`
+		Channels  []string      `json:"channels"`
+		Approvers []string      `json:"approvers"`
+		Needs     gate.Needs    `json:"needs"`
+		Snapshot  gate.Snapshot `json:"snapshot"`
+		Undo      gate.Keeping  `json:"undo"`
+		Plan      bool          `json:"plan"`
+		Argument  bool          `json:"argument"`
 	} `json:"obligations"`
 }
 
@@ -84,18 +70,15 @@ func decision(v ast.Value) (gate.Decision, error) {
 	if err != nil {
 		return gate.Decision{}, err
 	}
-	if len(a.Units) == 0 {
-		a.Units = nil
-	}
-	if len(a.Lacks) == 0 {
-		a.Lacks = nil
-	}
+	// nil where it is empty
+	a.Units, a.Lacks = append([]string(nil), a.Units...), append([]string(nil), a.Lacks...)
 	return gate.Decision{
 		Allow: a.Allow, Tier: tier, Failed: a.Failed, Denied: a.Deny, NeedsApproval: a.Confirm,
 		Units: a.Units, Lacks: a.Lacks, Guests: a.Guests.VMIDs,
 		GuestAge: time.Duration(a.Guests.MaxAgeS) * time.Second, GuestConfigs: a.Guests.Configs,
 		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
-			Channels: o.Channels, Approvers: o.Approvers, Needs: gate.Needs(o.Needs), Snapshot: gate.Snapshot(o.Snapshot),
-			Undo: gate.Keeping(o.Undo), Plan: o.Plan, Argument: o.Argument},
+			Channels: o.Channels, Approvers: o.Approvers, Needs: o.Needs,
+			Snapshot: o.Snapshot,
+			Undo:     o.Undo, Plan: o.Plan, Argument: o.Argument},
 	}, nil
 }

@@ -145,12 +145,10 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		return nil, err
 	}
 	apart := r.timeless(ctx)
-	for _, kind := range []string{"operation", "plan", "call"} {
-		if kind == "call" {
-			apart = append(apart, ast.MustParseRef(rateRule))
-		}
+	for kind, refs := range map[string][]ast.Ref{"operation": apart, "plan": apart,
+		"call": append(apart, ast.MustParseRef(rateRule))} {
 		r.allowed.Rule(kind, memo.MembersOf(s.Compiler,
-			ast.MustParseRef("data.caponier.core."+kind+".allowed"), apart...))
+			ast.MustParseRef("data.caponier.core."+kind+".allowed"), refs...))
 	}
 	// OPA's own cache of patterns holds 100, fewer than the command grammar has.
 	limit := 4096
@@ -162,12 +160,12 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 
 // timeless returns the rule that reads the time for the hours of roles, if the data say that no
 // role has any: then it is undefined, whatever the time.
-func (r *Rules) timeless(ctx context.Context) (apart []ast.Ref) {
+func (r *Rules) timeless(ctx context.Context) []ast.Ref {
 	timed, err := r.Store.Read(ctx, r.txn, storage.MustParsePath("/derived/timed"))
-	if err == nil && (timed == false || timed == ast.Boolean(false)) {
-		apart = append(apart, ast.MustParseRef("data.caponier.core.scope.moment"))
+	if err != nil || timed != false && timed != ast.Boolean(false) {
+		return nil
 	}
-	return apart
+	return []ast.Ref{ast.MustParseRef("data.caponier.core.scope.moment")}
 }
 
 // Decide answers one question. It sets no deadline of its own.

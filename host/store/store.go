@@ -5,7 +5,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	_ "embed"
 	"errors"
 	"fmt"
 	"net/url"
@@ -88,27 +87,6 @@ var (
 	_ undo.Book      = (*Store)(nil)
 	_ lease.Book     = (*Store)(nil)
 )
-
-//go:embed schema.sql
-var schema string
-
-//go:embed added.sql
-var added string
-
-//go:embed snapshots.sql
-var snapshots string
-
-//go:embed steps.sql
-var steps string
-
-//go:embed leases.sql
-var leases string
-
-//go:embed answers.sql
-var answers string
-
-// schemaVersion goes up with every change of the tables.
-const schemaVersion = 7
 
 // Open opens the store in its directory, or makes it. It refuses files that another user can
 // change.

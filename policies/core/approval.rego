@@ -81,7 +81,7 @@ reasoned(note) if {
 	trim_space(note) != ""
 }
 
-# persons are those who said yes. A name in other letters is no other person, and who is at a terminal
+# persons are those who said yes. A name in other letters is no other person. Who is at a terminal
 # can give any name: all that is said there counts as one person.
 persons := on_pages | at_terminals
 

@@ -247,8 +247,8 @@ func (d *desk) answer(g *global, yes bool) *cobra.Command {
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&note, "note", "", "`TEXT` to keep with the answer, the reason of a yes; "+
-		"a denied caller sees it")
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` to keep with the answer, the reason of a "+
+		"yes; a denied caller sees it")
 	if yes {
 		cmd.Flags().StringVar(&note, "reason", "", "same as --note")
 		cmd.Flags().StringVar(&ticket, "ticket", "", "`ID` of the ticket that the site's policy "+

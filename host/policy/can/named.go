@@ -64,20 +64,24 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 	for _, k := range slices.SortedFunc(maps.Keys(known), func(a, b [2]string) int {
 		return slices.Compare(a[:], b[:])
 	}) {
-		g := fact
-		switch k[0] {
-		case "tags":
-			g.Tags = []string{k[1]}
-		case "pools":
-			g.Pool = k[1]
-		case "protection":
-			g.Protection = k[1]
-		default:
-			g.Node = k[1]
-		}
-		add(g)
+		add(sample(fact, k[0], k[1]))
 	}
 	return guests, nil
+}
+
+// sample returns a guest that an entry of the site is about.
+func sample(g gate.Guest, kind, entry string) gate.Guest {
+	switch kind {
+	case "tags":
+		g.Tags = []string{entry}
+	case "pools":
+		g.Pool = entry
+	case "protection":
+		g.Protection = entry
+	default:
+		g.Node = entry
+	}
+	return g
 }
 
 // listed are the guests that roles list.

@@ -197,10 +197,15 @@ test_relaxed_guests_are_raised_too if {
 	d.tier == "red"
 }
 
-own := {"protected": object.union(f.site.protected, {"protection": {"reason": "not ours to touch"}})}
+own := {"protected": object.union(
+	f.site.protected,
+	{"protection": {"reason": "not ours to touch"}},
+)}
 
 test_proxmox_own_protection_is_asked_for_above_green if {
-	every facts in [{"guests": null}, about({}), about({"protection": ""}), about({"protection": 1})] {
+	every facts in [
+		{"guests": null}, about({}), about({"protection": ""}), about({"protection": 1}),
+	] {
 		d := f.decided_in(facts, own)
 		refused(d, "guests")
 		d.guests == {"vmids": ["105"], "max_age_s": 30, "configs": true}
@@ -226,6 +231,7 @@ test_reads_do_not_ask_for_protection if {
 	every facts in [{"guests": null}, about({}), about({"protection": "on"})] {
 		f.decided_in(object.union(look, facts), own).allow
 	}
-	refused(f.decided_in(look, {"protected": object.union(own.protected, tagged.protected)}), "guests")
+	both := object.union(own.protected, tagged.protected)
+	refused(f.decided_in(look, {"protected": both}), "guests")
 	f.decided_in(about({}), tagged).allow
 }
