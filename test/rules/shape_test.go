@@ -19,7 +19,7 @@ const (
 	maxFile     = 400 // lines
 	maxFunction = 60  // lines of its body, with its braces
 	// The plan was 22,000 lines for this set of features: docs/rationale.md says where the rest is.
-	maxHost = 57_772
+	maxHost = 58_150
 	// maxClient bounds the programs of the client's machine.
 	maxClient = 901
 )
@@ -28,9 +28,9 @@ const (
 // runs between a question and its decision.
 var maxLines = map[string]int{
 	"../../host/gate":   1_648,
-	"../../host/policy": 550,
+	"../../host/policy": 566,
 	"../../host/policy ../../host/policy/input ../../host/policy/value " +
-		"../../host/policy/redact": 1_764,
+		"../../host/policy/redact": 1_782,
 }
 
 // sources returns the files that git tracks, or would, with this ending.

@@ -28,14 +28,11 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 		}
 		for j, name := range []string{"protected", "raised", "relaxed"} {
 			section, _ := site[name].(map[string]any)
-			if section["protection"] != nil {
-				known[[2]string{"protection", "on"}] = true
-			}
 			ids, _ := section["vmids"].([]any)
 			for _, id := range ids {
 				guests[fmt.Sprint(id)] = fact
 			}
-			for _, kind := range []string{"vmids", "tags", "pools", "nodes", "names"} {
+			for _, kind := range kinds {
 				entries, _ := section[kind].(map[string]any)
 				if kind == "names" && j < 2 && len(entries) > 0 {
 					names[i][j] = entries
@@ -71,7 +68,7 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 		case "pools":
 			g.Pool = k[1]
 		case "protection":
-			g.Protection = k[1]
+			g.Protection = "on"
 		default:
 			g.Node = k[1]
 		}
@@ -79,6 +76,9 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 	}
 	return guests, nil
 }
+
+// kinds are the keys of a section that know guests. That of protection has a reason, as any entry.
+var kinds = []string{"vmids", "tags", "pools", "nodes", "names", "protection"}
 
 // listed are the guests that roles list.
 func listed(site map[string]any) (ids []string) {

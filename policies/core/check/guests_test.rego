@@ -197,10 +197,11 @@ test_relaxed_guests_are_raised_too if {
 	d.tier == "red"
 }
 
-own := {"protected": object.union(f.site.protected, {"protection": {"reason": "not ours to touch"}})}
+own := {"protected": object.union(f.site.protected, {"protection": {"reason": "not ours"}})}
 
 test_proxmox_own_protection_is_asked_for_above_green if {
-	every facts in [{"guests": null}, about({}), about({"protection": ""}), about({"protection": 1})] {
+	none := {"guests": null}
+	every facts in [none, about({}), about({"protection": ""}), about({"protection": 1})] {
 		d := f.decided_in(facts, own)
 		refused(d, "guests")
 		d.guests == {"vmids": ["105"], "max_age_s": 30, "configs": true}
@@ -215,7 +216,7 @@ test_what_proxmox_protects_is_protected_above_green if {
 	refused(d, "protected")
 	contains(
 		d.deny[0].msg,
-		"guest 105 (web01) is protected by its protection in Proxmox: not ours to touch",
+		"guest 105 (web01) is protected by its protection in Proxmox: not ours",
 	)
 	refused(f.operated_in(object.union(stop, about({"protection": "on"})), own), "protected")
 }
@@ -226,6 +227,7 @@ test_reads_do_not_ask_for_protection if {
 	every facts in [{"guests": null}, about({}), about({"protection": "on"})] {
 		f.decided_in(object.union(look, facts), own).allow
 	}
-	refused(f.decided_in(look, {"protected": object.union(own.protected, tagged.protected)}), "guests")
+	both := {"protected": object.union(own.protected, tagged.protected)}
+	refused(f.decided_in(look, both), "guests")
 	f.decided_in(about({}), tagged).allow
 }
