@@ -35,7 +35,7 @@ func policyCan(g *global) *cobra.Command {
 			"node is reached: what the cluster says of guests is given by --guests and --guest, " +
 			"and without them the guests are those that the site names by number, one for each " +
 			"tag, pool and node that it protects or raises, and one that it does not name. A " +
-			"guest is taken for one that Proxmox does not protect, unless protection=on says so.\n\n" +
+			"guest counts as one that Proxmox does not protect, unless protection=on says so.\n\n" +
 			"Exit codes: 0; 3 when TOOL is named and no call of it would be allowed. With " +
 			"--diff: 0 when nothing changes, 1 when something is only taken, 3 when something is " +
 			"granted.",
