@@ -42,6 +42,9 @@ var runners = map[string]string{
 	"docs/abi.md":                                        "TestTheExamplesOfTheABIPageWork",
 	"docs/approvals.md":                                  "TestWalks",
 	"examples/plugin-go/README.md":                       "TestFolderReadmesWork",
+	"examples/plugins/zfs/README.md":                     "TestFolderReadmesWork",
+	"examples/plugins/backup-age/README.md":              "TestFolderReadmesWork",
+	"examples/plugins/service/README.md":                 "TestFolderReadmesWork",
 	"host/plugin/author/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
 	"host/plugin/author/templates/common/README.md.tmpl": "TestNewPluginsOfEachLanguageWork",
 }
@@ -214,9 +217,12 @@ func TestFolderReadmesWork(t *testing.T) {
 			t.Errorf("%s/README.md: %v %s", dir, err, out)
 		}
 	}
-	ours, err := filepath.Abs("../examples/plugin-go")
-	must(t, err)
-	run(ours)
+	for _, example := range []string{"plugin-go", "plugins/zfs", "plugins/backup-age",
+		"plugins/service"} {
+		ours, err := filepath.Abs("../examples/" + example)
+		must(t, err)
+		run(ours)
+	}
 	dir := filepath.Join(t.TempDir(), "new")
 	if out, err := exec.Command(bin, "plugin", "new", dir).CombinedOutput(); err != nil {
 		t.Fatalf("plugin new: %v %s", err, out)

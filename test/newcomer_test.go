@@ -245,6 +245,37 @@ func TestThirdPartysModuleRunsOnTheNode(t *testing.T) {
 	}
 }
 
+// The example plugins on the simulated node: each builds, is locked, and runs.
+func TestExamplePluginsRunOnTheNode(t *testing.T) {
+	t.Parallel()
+	for name, calls := range map[string][][]string{
+		"zfs":        {{"zfs_health", `{}`, "green", "rpool: ONLINE"}},
+		"backup-age": {{"backup_age", `{"max_days":3000}`, "green", "db01: has no backup"}},
+		"service": {{"service_status", `{"service":"pveproxy"}`, "green", "is active (running)"},
+			{"service_restart", `{"service":"pveproxy"}`, "yellow", "restarted and is active"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wasm := filepath.Join(t.TempDir(), name+".wasm")
+			out, err := exec.Command(bin, "plugin", "test", "../examples/plugins/"+name, "-o",
+				wasm).CombinedOutput()
+			if err != nil {
+				t.Fatalf("plugin test: %v\n%s", err, out)
+			}
+			s := newSite(t, wasm)
+			for _, c := range calls {
+				s.grant(t, c[0], c[2])
+			}
+			for _, c := range calls {
+				out, err := s.command("call", c[0], c[1]).CombinedOutput()
+				if err != nil || !strings.Contains(string(out), c[3]) {
+					t.Errorf("%s: %v\n%s", c[0], err, out)
+				}
+			}
+		})
+	}
+}
+
 func TestPluginNewOverwritesNothingAndSaysWhatItNeeds(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(dir, "there"), 0o755))

@@ -236,13 +236,13 @@ func TestTheDoctorAsksTheSharedDatabase(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	w.a.runs(t, "freeze", "--node", "pve2", "--reason", "a test")
 	r, _ := w.b.examined(t)
-	if !r.has("store", "ok", "PostgreSQL 1", "") || !r.has("store", "ok", "schema version 2", "") ||
+	if !r.has("store", "ok", "PostgreSQL 1", "") || !r.has("store", "ok", "schema version 3", "") ||
 		!r.has("freeze", "warn", "node \"pve2\" is frozen", "caponier thaw --node pve2") {
 		t.Errorf("findings %+v", r.Findings)
 	}
 	w.server.SQL(w.database, "INSERT INTO caponier.schema VALUES (99)")
 	if r, code := w.b.examined(t); code != 1 || !r.has("store", "fail",
-		"it has the schema version 99, this program reads 2: upgrade this host", "[store] url") {
+		"it has the schema version 99, this program reads 3: upgrade this host", "[store] url") {
 		t.Errorf("newer tables: %+v", r.Findings)
 	}
 	w.server.Kill()

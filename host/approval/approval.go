@@ -42,7 +42,8 @@ type Store interface {
 	// wait.
 	Join(ctx context.Context, r Request, limit int) (Request, error)
 	// Decide answers a request that takes the answer. It returns ErrNone when there is none that
-	// has not expired, and ErrAnswered for one that does not take it.
+	// has not expired, ErrAnswered for one that does not take it, and ErrLacks for the second yes
+	// of one person. Of answers at the same time each is taken or refused, as [Request.After] says.
 	Decide(ctx context.Context, id string, v Verdict) (Request, error)
 	// Consume uses up the approved request with that key: one caller gets it, the others ErrNone.
 	Consume(ctx context.Context, key string) (Request, error)
@@ -60,6 +61,7 @@ type Store interface {
 var (
 	ErrNone     = errors.New("there is no such request, or it has expired")
 	ErrAnswered = errors.New("it no longer waits")
+	ErrLacks    = errors.New("the site's policy wants more for a yes")
 	ErrFull     = errors.New("too many requests wait already")
 )
 

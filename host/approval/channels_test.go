@@ -81,8 +81,7 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 		}
 		got, err := confirm(w, approval.Client)
 		if err != nil ||
-			got != (gate.Confirmation{State: "approved", By: "client of agent-a",
-				Channel: "client"}) {
+			!is(got, "approved", "client of agent-a", "client") {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if _, err = confirm(w, approval.Client); waiting(t, err).ApprovalID == id {

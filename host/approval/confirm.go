@@ -26,8 +26,9 @@ func (a *Approvals) Confirm(
 	}
 	channels := d.Obligations.Channels
 	user := c.User // nil when it is not to be asked
-	if !slices.Contains(channels, Client) || user != nil && !user.CanConfirm() {
-		user = nil
+	needs := d.Obligations.Needs
+	if !slices.Contains(channels, Client) || user != nil && !user.CanConfirm() || needs.Special() {
+		user = nil // whose word is that of one person without a name, and no ticket
 	}
 	if a.where("", channels, user != nil) == "" {
 		return none, refusal(c, d, "approval.channels", fmt.Sprintf("no person can be asked to "+
@@ -41,7 +42,7 @@ func (a *Approvals) Confirm(
 	defer patience.Stop()
 	for {
 		q := Request{ID: newID(), Key: key, Principal: c.Principal.ID, Tool: c.Tool.Name,
-			TTL: a.opt.Expires, Revision: d.Revision, Detail: detail}
+			TTL: a.opt.Expires, Revision: d.Revision, Detail: detail, Need: needs.Approvers}
 		r, err := a.join(ctx, q, c, d)
 		if err != nil {
 			return none, err
@@ -63,7 +64,8 @@ func (a *Approvals) Confirm(
 			if err := a.mayUse(used, d.Obligations); err != nil {
 				return none, refusal(c, d, "approval.approver", err.Error())
 			}
-			return gate.Confirmation{State: "approved", By: used.By, Channel: used.Channel}, nil
+			return gate.Confirmation{State: "approved", By: used.By, Channel: used.Channel,
+				Answers: used.yes()}, nil
 		case Denied:
 			msg := r.By + " said no to this call at " + r.Decided.UTC().Format("15:04:05 MST")
 			if r.Note != "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -20,6 +21,9 @@ func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
 	}
 	if len(v.Note) > 1000 {
 		return Request{}, errors.New("the note is longer than 1000 bytes")
+	}
+	if v.Ticket != "" && !ticketForm.MatchString(v.Ticket) {
+		return Request{}, errors.New("a ticket is 1 to 100 characters of ASCII without spaces")
 	}
 	list, err := a.store.Requests(ctx, v.Request, "")
 	if err != nil {
@@ -46,7 +50,33 @@ func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
 	if v.Approve && !named(v.By, d.Approvers) {
 		return refuse("the site's policy takes no yes of %s (approval.approvers in its data)", v.By)
 	}
+	if err := meets(d.Needs, v); err != nil {
+		return refuse("%w", err)
+	}
 	return a.record(ctx, list[0], v)
+}
+
+// No letter in a ticket turns or hides what stands beside it.
+var ticketForm = regexp.MustCompile(`^[!-~]{1,100}$`)
+
+// meets tells a person what a yes lacks. Policy decides on it again when it is used.
+func meets(n gate.Needs, v Verdict) error {
+	if !v.Approve {
+		return nil
+	}
+	if n.Ticket != "" {
+		re, err := regexp.Compile(`\A(?:` + n.Ticket + `)\z`)
+		if err != nil {
+			return fmt.Errorf("the site's pattern of tickets (approval.needs in its data): %w", err)
+		}
+		if !re.MatchString(v.Ticket) {
+			return fmt.Errorf("%w: a ticket that matches %s", ErrLacks, n.Ticket)
+		}
+	}
+	if n.Reason && strings.TrimSpace(v.Note) == "" {
+		return fmt.Errorf("%w: a reason, as its note", ErrLacks)
+	}
+	return nil
 }
 
 // record journals an answer and then makes it count: an answer without a record must not count.
@@ -55,7 +85,7 @@ func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, 
 	if err != nil {
 		return Request{}, err
 	}
-	if !r.Takes(v) { // the store says why, and that needs no record
+	if _, err := r.After(v); err != nil { // the store says so too, and that needs no record
 		return a.store.Decide(ctx, r.ID, v)
 	}
 	if a.opt.Journal == nil {
@@ -115,21 +145,24 @@ func (a *Approvals) Listed() bool { return len(a.opt.Approvers) > 0 }
 // mayUse holds a yes against the configuration and the policy in force when it is used: the right
 // to give it may be gone by then.
 func (a *Approvals) mayUse(r Request, site gate.Obligations) error {
-	var err error
-	switch {
-	case !slices.Contains(site.Channels, r.Channel):
-		err = fmt.Errorf("the site's policy takes no yes on %q", r.Channel)
-	case strings.EqualFold(r.By, r.Principal) || r.By == "":
-		err = errors.New("the requester may not give it")
-	case r.Channel == Client && r.By == "client of "+r.Principal:
-		return nil // approverName matches no such name
-	case !named(r.By, site.Approvers):
-		err = fmt.Errorf("the site's policy takes no yes of %s", r.By)
-	default:
-		err = a.known(r.By)
-	}
-	if err != nil {
-		return fmt.Errorf("the approval of %s does not count: %w", r.ID, err)
+	for _, y := range r.yes() {
+		if err := a.counts(r, y, site); err != nil {
+			return fmt.Errorf("the approval of %s does not count: %w", r.ID, err)
+		}
 	}
 	return nil
+}
+
+func (a *Approvals) counts(r Request, y gate.Yes, site gate.Obligations) error {
+	switch {
+	case !slices.Contains(site.Channels, y.Channel):
+		return fmt.Errorf("the site's policy takes no yes on %q", y.Channel)
+	case strings.EqualFold(y.By, r.Principal) || y.By == "":
+		return errors.New("the requester may not give it")
+	case y.Channel == Client && y.By == "client of "+r.Principal:
+		return nil // approverName matches no such name
+	case !named(y.By, site.Approvers):
+		return fmt.Errorf("the site's policy takes no yes of %s", y.By)
+	}
+	return a.known(y.By)
 }

@@ -39,6 +39,7 @@ type Detail struct {
 	Why       []gate.Reason     `json:"why"`
 	Channels  []string          `json:"channels"`  // on which a yes counts,
 	Approvers []string          `json:"approvers"` // and of whom; "*" is everybody who may approve
+	Needs     gate.Needs        `json:"needs"`
 }
 
 // planDigest returns the digest of the plan, "" without one.
@@ -94,7 +95,8 @@ func newDetail(c *gate.Call, d gate.Decision, key string, most int) (json.RawMes
 		Tool: t.Name, Title: t.Title, Runs: t.Runs, Declared: t.Commands, Tier: d.Tier.String(),
 		Hints: t.Hints, Args: d.Shown, Digest: c.Args.Digest, Targets: in.Targets, Why: d.Denied,
 		Guests:   map[string]string{},
-		Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers}
+		Channels: d.Obligations.Channels, Approvers: d.Obligations.Approvers,
+		Needs: d.Obligations.Needs}
 	for id, g := range in.Guests {
 		out.Guests[id] = g.Name
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/subtle"
 	_ "embed"
+	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
@@ -62,6 +63,7 @@ type view struct {
 	Looked   bool
 	// the identity provider's host, when people may sign in there, and where to go on there
 	Provider, Next string
+	Typed          Verdict // what the person wrote, in a page with an Error about it
 }
 
 func (a *Approvals) render(w http.ResponseWriter, status int, name string, v view) {
@@ -204,12 +206,21 @@ func (a *Approvals) list(w http.ResponseWriter, r *http.Request, s signed) {
 	a.render(w, http.StatusOK, "list", v)
 }
 
-func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, false) }
+func (a *Approvals) one(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, wish{}) }
 
 // look reads the present state as the person who is signed in: a POST, because it runs something.
-func (a *Approvals) look(w http.ResponseWriter, r *http.Request, s signed) { a.show(w, r, s, true) }
+func (a *Approvals) look(w http.ResponseWriter, r *http.Request, s signed) {
+	a.show(w, r, s, wish{look: true})
+}
 
-func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look bool) {
+// wish is what a person wants of the page of a request.
+type wish struct {
+	look  bool
+	typed Verdict
+	error string // about what was typed
+}
+
+func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, want wish) {
 	list, err := a.store.Requests(r.Context(), r.PathValue("id"), "")
 	if err != nil || len(list) != 1 {
 		a.fail(w, http.StatusNotFound, s.who, "There is no such request, or it has expired.")
@@ -228,17 +239,21 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, look 
 	if a.opt.Look != nil && len(a.opt.Looks) > 0 && !v.Own {
 		v.Look = formToken(s.secret, "/approvals/"+q.ID+"/look")
 	}
-	if look && v.Look != "" {
+	if want.look && v.Look != "" {
 		ctx, cancel := context.WithTimeout(r.Context(), lookTime)
 		defer cancel()
 		v.Readings, v.Looked = a.opt.Look(ctx, s.who, q.D), true
 	}
-	a.render(w, http.StatusOK, "one", v)
+	status := http.StatusOK
+	if v.Typed, v.Error = want.typed, want.error; v.Error != "" {
+		status = http.StatusUnprocessableEntity
+	}
+	a.render(w, status, "one", v)
 }
 
 func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
 	verdict := Verdict{Request: r.PathValue("id"), By: s.who, Channel: Web,
-		Note: r.PostFormValue("note")}
+		Ticket: strings.TrimSpace(r.PostFormValue("ticket")), Note: r.PostFormValue("note")}
 	switch r.PostFormValue("verdict") {
 	case "approve":
 		verdict.Approve = true
@@ -250,6 +265,10 @@ func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
 	if _, err := a.Decide(r.Context(), verdict); err != nil {
 		a.opt.Log.Warn("a decision on the approvals page was not taken", "id", verdict.Request,
 			"by", s.who, "error", err)
+		if errors.Is(err, ErrLacks) {
+			a.show(w, r, s, wish{typed: verdict, error: err.Error()})
+			return
+		}
 		a.fail(w, http.StatusConflict, s.who, plaintext.Show(err.Error()))
 		return
 	}

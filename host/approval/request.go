@@ -2,6 +2,10 @@ package approval
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -23,11 +27,51 @@ type Request struct {
 	By        string          `json:"by,omitempty"`
 	Channel   string          `json:"channel,omitempty"`
 	Note      string          `json:"note,omitempty"`
+	// how many persons have to say yes, and each one's yes
+	Need    int        `json:"need"`
+	Answers []gate.Yes `json:"answers"`
 }
 
-// Takes reports whether the request takes an answer in its state: any while it waits, and a no that
+// After returns the request after an answer, with its new state. A yes of a person who gave one
+// already changes nothing, and is an error; so is a second one at a terminal.
+func (r Request) After(v Verdict) (Request, error) {
+	switch {
+	case v.By == "" || strings.EqualFold(v.By, r.Principal):
+		return r, errors.New("the requester may not give it")
+	case !r.takes(v):
+		return r, fmt.Errorf("%w: it is %s already (by %s)", ErrAnswered, r.State, r.By)
+	case !v.Approve:
+		r.State, r.By, r.Channel, r.Note = Denied, v.By, v.Channel, v.Note
+		return r, nil
+	}
+	for _, y := range r.Answers {
+		if strings.EqualFold(y.By, v.By) {
+			return r, fmt.Errorf("%w: another person, since %s said yes already", ErrLacks, y.By)
+		}
+		if y.Channel == Terminal && v.Channel == Terminal {
+			return r, fmt.Errorf("%w: a yes on the page, since who is at a terminal can give any "+
+				"name, and %s said yes there already", ErrLacks, y.By)
+		}
+	}
+	r.Answers = append(slices.Clone(r.Answers), gate.Yes{By: v.By, Channel: v.Channel,
+		Ticket: v.Ticket, Note: v.Note})
+	if len(r.Answers) >= max(1, r.Need) {
+		r.State, r.By, r.Channel, r.Note = Approved, v.By, v.Channel, v.Note
+	}
+	return r, nil
+}
+
+// yes returns each yes of a request, also of one from before there was more than one.
+func (r Request) yes() []gate.Yes {
+	if len(r.Answers) == 0 && r.By != "" {
+		return []gate.Yes{{By: r.By, Channel: r.Channel, Note: r.Note}}
+	}
+	return r.Answers
+}
+
+// takes reports whether the request takes an answer in its state: any while it waits, and a no that
 // takes back a yes which was not used.
-func (r Request) Takes(v Verdict) bool {
+func (r Request) takes(v Verdict) bool {
 	return r.State == Waiting || r.State == Approved && !v.Approve
 }
 

@@ -101,6 +101,38 @@ func (s shown) Standing() string {
 	return state + ", expires " + s.Expires.UTC().Format("2006-01-02 15:04:05 MST")
 }
 
+// Lacks says what a yes takes beside the word, and how many of them.
+func (s shown) Lacks() string {
+	var all []string
+	if s.Need > 1 {
+		all = append(all, fmt.Sprintf("%d of %d persons said yes", len(s.Answers), s.Need))
+	}
+	if n := s.D.Needs; n.Ticket != "" {
+		all = append(all, "each with a ticket that matches "+n.Ticket)
+	}
+	if s.D.Needs.Reason {
+		all = append(all, "each with a reason")
+	}
+	return strings.Join(all, ", ")
+}
+
+// Said is each yes, where there may be more of them or a ticket.
+func (s shown) Said() (all []string) {
+	for _, y := range s.Answers {
+		text := y.By + " (" + y.Channel + ")"
+		if y.Ticket != "" {
+			text += ", ticket " + y.Ticket
+		}
+		if y.Note != "" {
+			text += ": " + y.Note
+		}
+		if s.D.Needs.Special() {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
 // Why says for a person why the call waits. What policy says of a missing confirmation is written
 // for the caller.
 func (s shown) Why() (out []string) {

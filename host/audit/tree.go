@@ -270,9 +270,24 @@ func summary(input json.RawMessage) string {
 	}
 	if in.Confirmation.State == "approved" && in.Command == nil && in.File == nil &&
 		in.HTTP == nil {
-		parts = append(parts, "approved by "+in.Confirmation.By)
+		parts = append(parts, "approved by "+approvers(in.Confirmation))
 	}
 	return clean(strings.Join(parts, " · "))
+}
+
+// approvers names who said yes, with their tickets.
+func approvers(c gate.Confirmation) string {
+	if len(c.Answers) == 0 {
+		return c.By
+	}
+	var all []string
+	for _, y := range c.Answers {
+		if y.Ticket != "" {
+			y.By += " (" + y.Ticket + ")"
+		}
+		all = append(all, y.By)
+	}
+	return strings.Join(all, ", ")
 }
 
 // words quotes argv so that the end of each word shows. It is for reading, not for a shell.

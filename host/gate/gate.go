@@ -50,7 +50,27 @@ type Confirmation struct {
 	State   string `json:"state"` // none | argument | approved | expired | mismatch
 	By      string `json:"by"`
 	Channel string `json:"channel"` // of an approval: cli | web | client
+	// every yes that the approval has; By and Channel are those of the last
+	Answers []Yes `json:"answers"`
 }
+
+// Yes is a person's consent to a call. Ticket and Note are that person's words.
+type Yes struct {
+	By      string `json:"by"`
+	Channel string `json:"channel"`
+	Ticket  string `json:"ticket"`
+	Note    string `json:"note"`
+}
+
+// Needs is what an approval takes beside one yes.
+type Needs struct {
+	Approvers int    `json:"approvers"`        // different persons; 0 is 1
+	Ticket    string `json:"ticket,omitempty"` // a pattern (RE2) of each one's ticket; "" for none
+	Reason    bool   `json:"reason,omitempty"` // each one gives a reason, which is the note
+}
+
+// Special reports whether a yes alone is not enough.
+func (n Needs) Special() bool { return n.Approvers > 1 || n.Ticket != "" || n.Reason }
 
 // Call is one tool call. Its fields do not change after its first decision, except Confirmation,
 // Decided, Stages, Made and Plan, which only this package sets.
@@ -204,6 +224,7 @@ type Obligations struct {
 	Log       string
 	Channels  []string // on which a person may confirm: cli | web | client
 	Approvers []string // who may on the first two; "*" is every approver that the host knows
+	Needs     Needs
 	Snapshot  Snapshot
 	Undo      Keeping
 	Plan      bool // of a call: it has to be planned before it runs

@@ -46,6 +46,7 @@ type Verdict struct {
 	Approve bool   `json:"approve"`
 	By      string `json:"by"`
 	Channel string `json:"channel"`
+	Ticket  string `json:"ticket,omitempty"`
 	Note    string `json:"note,omitempty"`
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/abi/success"
 )
 
 const (
@@ -270,7 +271,7 @@ func (r *Running) plan(q Question, d Decision) (Result, error) {
 			"for an ABI that cannot go on from here")
 	}
 	res := Result{Plan: true}
-	res.Value = abi.Success(q.Op, len(r.Call.Stages)+1)
+	res.Value = success.Of(q.Op, len(r.Call.Stages)+1)
 	switch v := res.Value.(type) {
 	case abi.StageResponse:
 		res.Stage = &StageDir{Node: q.Op.NodeName(), Dir: v.Dir}

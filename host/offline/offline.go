@@ -36,7 +36,7 @@ func New(o Options) *Door {
 	d.Door = gate.New(gate.Options{Nodes: nodes, Decider: decider{d}, Journal: nothing{},
 		Ledger: nothing{}, Planner: plan.Planner{}, Lowerer: shell.Lowerer{},
 		Throttle: &fair.Refusals{}, Executors: executors,
-		Mode: func(context.Context) gate.Mode { return gate.Mode{} }}, o.Runner)
+		Mode: func(context.Context) gate.Mode { return gate.Mode{} }}, held{o.Runner})
 	return d
 }
 

@@ -205,3 +205,41 @@ func TestAPlanHoldsWhatTheAnswersLack(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// structured is a tool that returns this.
+type structured string
+
+func (structured) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+
+func (s structured) Run(context.Context, *gate.Running) (gate.Output, error) {
+	return gate.Output{JSON: json.RawMessage(s)}, nil
+}
+
+// What a server would not send is an error here too.
+func TestAResultIsHeldToItsOutputSchema(t *testing.T) {
+	for out, want := range map[string]string{
+		`{"structured":{"n":1}}`: "", `{"structured":{"n":"1"}}`: "not a number",
+		`{"structured":null}`: "not a number", `{"content":[]}`: "not a number",
+	} {
+		d := New(Options{Answers: &Answers{}, Runner: structured(out)})
+		tool := &gate.Tool{Kind: "tool", Name: "t", Budget: time.Minute,
+			Validate: func(map[string]any) error { return nil },
+			Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText,
+				error) {
+				return gate.Targets{}, nil, nil
+			},
+			ValidateOutput: func(v any) error {
+				if m, _ := v.(map[string]any); m["n"] != 1.0 {
+					return errors.New("n is not a number")
+				}
+				return nil
+			}}
+		a := d.Call(t.Context(), gate.Request{Source: "cli", Tool: tool,
+			Principal: gate.Principal{ID: "author"}})
+		broken := (*gate.PluginError)(nil)
+		if errors.As(a.Err, &broken) != (want != "") ||
+			want != "" && !strings.Contains(broken.Message, want) {
+			t.Errorf("%s: %v, want %q", out, a.Err, want)
+		}
+	}
+}

@@ -34,7 +34,12 @@ type answer struct {
 		Log       string   `json:"log"`
 		Channels  []string `json:"channels"`
 		Approvers []string `json:"approvers"`
-		Snapshot  struct {
+		Needs     struct {
+			Approvers int    `json:"approvers"`
+			Ticket    string `json:"ticket"`
+			Reason    bool   `json:"reason"`
+		} `json:"needs"`
+		Snapshot struct {
 			VMIDs    []string `json:"vmids"`
 			Optional bool     `json:"optional"`
 			Keep     int      `json:"keep"`
@@ -73,7 +78,7 @@ func decision(v ast.Value) (gate.Decision, error) {
 		err = errors.New("it refuses and names no check")
 	case timeout < 0 || timeout.Milliseconds() != o.TimeoutMS || o.MaxBytes < 0 ||
 		a.Guests.MaxAgeS < 0 || o.Snapshot.Keep < 0 || o.Snapshot.Days < 0 ||
-		o.Undo.Days < 0 || o.Undo.MaxBytes < 0:
+		o.Undo.Days < 0 || o.Undo.MaxBytes < 0 || o.Needs.Approvers < 0:
 		err = errors.New("an obligation is negative or too large")
 	}
 	if err != nil {
@@ -90,7 +95,7 @@ func decision(v ast.Value) (gate.Decision, error) {
 		Units: a.Units, Lacks: a.Lacks, Guests: a.Guests.VMIDs,
 		GuestAge: time.Duration(a.Guests.MaxAgeS) * time.Second, GuestConfigs: a.Guests.Configs,
 		Obligations: gate.Obligations{Timeout: timeout, MaxBytes: o.MaxBytes, Log: o.Log,
-			Channels: o.Channels, Approvers: o.Approvers, Snapshot: gate.Snapshot(o.Snapshot),
-			Undo: gate.Keeping(o.Undo), Plan: o.Plan, Argument: o.Argument},
+			Channels: o.Channels, Approvers: o.Approvers, Needs: gate.Needs(o.Needs),
+			Snapshot: gate.Snapshot(o.Snapshot), Undo: gate.Keeping(o.Undo), Plan: o.Plan, Argument: o.Argument},
 	}, nil
 }

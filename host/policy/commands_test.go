@@ -69,7 +69,7 @@ func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
 			d.NeedsApproval != (want == gate.Red) {
 			t.Errorf("%s: call is %s, allowed %v: %v", text, d.Tier, d.Allow, d.Denied)
 		}
-		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}
+		call.Call.Confirmation = approvedByBob
 		d = decide(t, e, call)
 		op.Call.Decided = d
 		op.Facts.Plan = &gate.PlanFacts{Next: true, Left: true}
@@ -94,7 +94,7 @@ func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
 		reason, text := rest[:i], strings.NewReplacer(`\n`, "\n", `\t`, "\t").Replace(rest[i+2:])
 		call, op := sshCall(text)
 		// which must not help
-		call.Call.Confirmation = gate.Confirmation{State: "approved", By: "bob", Channel: "cli"}
+		call.Call.Confirmation = approvedByBob
 		op.Call.Confirmation, op.Call.Decided = call.Call.Confirmation, gate.Decision{
 			Allow: true,
 			Tier:  gate.Red,
@@ -137,3 +137,6 @@ func splitReason(s string) int {
 	}
 	return len(s) - 2
 }
+
+var approvedByBob = gate.Confirmation{State: "approved", By: "bob", Channel: "cli",
+	Answers: []gate.Yes{{By: "bob", Channel: "cli"}}}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/abi/success"
 	"github.com/caponier-mcp/caponier/test/needs"
 )
 
@@ -85,7 +86,7 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 		"an operation is only planned": {
 			args: object{"do": "exec"},
 			execute: func(gate.Question) (gate.Result, error) {
-				return gate.Result{Plan: true, Value: abi.Success(abi.SSHExec{}, 1)}, nil
+				return gate.Result{Plan: true, Value: success.Of(abi.SSHExec{}, 1)}, nil
 			},
 			executed: []string{"ssh_exec"},
 			gives:    object{"exit": 0.0, "stdout": "", "planned": true},

@@ -12,15 +12,19 @@ import (
 )
 
 const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, " +
-	"detail, decided, by, channel, note"
+	"detail, decided, by, channel, note, need, answers"
 
 func scanRequest(from row) (r approval.Request, err error) {
 	var created, expires, ttl, decided int64
-	var detail string
+	var detail, answers string
 	err = from.Scan(&r.ID, &r.Key, &r.Principal, &r.Tool, &r.State, &created, &expires, &ttl,
-		&r.Revision, &detail, &decided, &r.By, &r.Channel, &r.Note)
+		&r.Revision, &detail, &decided, &r.By, &r.Channel, &r.Note, &r.Need,
+		&answers)
 	if errors.Is(err, sql.ErrNoRows) {
 		return approval.Request{}, approval.ErrNone
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(answers), &r.Answers)
 	}
 	r.Created, r.Expires = time.UnixMilli(created), time.UnixMilli(expires)
 	r.TTL, r.Detail = time.Duration(ttl)*time.Millisecond, json.RawMessage(detail)
@@ -63,9 +67,10 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 			return r, fmt.Errorf("%w: %s has %d", approval.ErrFull, r.Principal, waiting)
 		}
 		return s.request(t, "INSERT INTO approvals (id, key, principal, tool, state, "+
-			"created, expires, ttl, revision, detail, origin) VALUES "+
-			"(?3, ?4, ?5, ?6, 'waiting', ?1, ?1 + ?7, ?7, ?8, ?9, ?2) RETURNING "+requestColumns,
-			r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision, string(r.Detail))
+			"created, expires, ttl, revision, detail, origin, need) VALUES "+
+			"(?3, ?4, ?5, ?6, 'waiting', ?1, ?1 + ?7, ?7, ?8, ?9, ?2, ?10) RETURNING "+
+			requestColumns, r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision,
+			string(r.Detail), max(1, r.Need))
 	})
 }
 
@@ -73,25 +78,27 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 func (s *Store) Decide(
 	ctx context.Context, id string, v approval.Verdict,
 ) (approval.Request, error) {
-	state := approval.Denied
-	if v.Approve {
-		state = approval.Approved
-	}
 	return get(ctx, s, s.sure, "deciding approval "+id, func(t tx) (approval.Request, error) {
 		r, err := s.request(t, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
 			" AND id = ?3", id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return r, err
-		case v.By == "" || v.By == r.Principal:
-			return r, errors.New("the requester may not give it")
-		case !r.Takes(v):
-			return r, fmt.Errorf("%w: it is %s already (by %s)", approval.ErrAnswered, r.State,
-				r.By)
 		}
-		return s.request(t, "UPDATE approvals SET state = ?4, expires = ?1 + ttl, "+
-			"decided = ?1, origin = ?2, by = ?5, channel = ?6, note = ?7 WHERE id = ?3 RETURNING "+
-			requestColumns, id, state, v.By, v.Channel, v.Note)
+		after, err := r.After(v)
+		if err != nil {
+			return r, err
+		}
+		answers, err := json.Marshal(after.Answers)
+		if err != nil {
+			return r, err
+		}
+		// one that waits for more waits no longer than before
+		const or = " = CASE ?4 WHEN 'waiting' THEN "
+		return s.request(t, "UPDATE approvals SET state = ?4, expires"+or+"expires ELSE ?1 + ttl "+
+			"END, decided"+or+"0 ELSE ?1 END, origin"+or+"origin ELSE ?2 END, by = ?5, "+
+			"channel = ?6, note = ?7, answers = ?8 "+
+			"WHERE id = ?3 RETURNING "+requestColumns, id, after.State, after.By, after.Channel,
+			after.Note, string(answers))
 	})
 }
 

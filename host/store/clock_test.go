@@ -128,7 +128,8 @@ func TestAStoreOfVersion2IsTakenOver(t *testing.T) {
 	if _, err := s.Join(bg, q, 9); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.sure.Exec("ALTER TABLE approvals DROP COLUMN origin; DROP TABLE sessions;" +
+	_, err := s.sure.Exec("ALTER TABLE approvals DROP COLUMN origin; ALTER TABLE approvals " +
+		"DROP COLUMN need; ALTER TABLE approvals DROP COLUMN answers; DROP TABLE sessions;" +
 		"DROP TABLE stages; DROP TABLE trial; DROP TABLE snapshots; DROP TABLE steps; " +
 		"DROP TABLE leases; CREATE " +
 		"TABLE tokens (id TEXT); PRAGMA " +

@@ -426,6 +426,8 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			}
 		},
 		"a lease is one host's, for its time": leases,
+		"an approval of several persons":      severalPersons,
+		"no approval without its persons":     noneIsUsedWithoutItsPersons,
 		"16 takers over two handles take exactly what there is": func(t *testing.T, a, b engine,
 			c *clock) {
 			if _, err := a.Join(bg, approval.Request{ID: "1", Key: "k", Principal: "agent",

@@ -250,7 +250,7 @@ func TestHostsMigrateOneAtATime(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := len(server.Rows(database, "SELECT version FROM caponier.schema")); n != 2 {
+		if n := len(server.Rows(database, "SELECT version FROM caponier.schema")); n != 3 {
 			t.Errorf("round %d: %d versions", round, n)
 		}
 	}
@@ -274,7 +274,7 @@ func TestANewerSchemaIsRefused(t *testing.T) {
 	} {
 		err := ask()
 		if err == nil || !strings.Contains(err.Error(), "it has the schema version 1000000, this "+
-			"program reads 2: upgrade this host") || errors.As(err, new(*postgres.AwayError)) {
+			"program reads 3: upgrade this host") || errors.As(err, new(*postgres.AwayError)) {
 			t.Errorf("got %v", err)
 		}
 	}

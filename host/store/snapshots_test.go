@@ -14,6 +14,7 @@ func TestSnapshotsAreRecordedChangedAndForgotten(t *testing.T) {
 	s := open(t, Options{Dir: dir})
 	// The release before made version 3, without this table.
 	_, err := s.sure.Exec("DROP TABLE snapshots; DROP TABLE steps; DROP TABLE leases; " +
+		"ALTER TABLE approvals DROP COLUMN need; ALTER TABLE approvals DROP COLUMN answers; " +
 		"PRAGMA user_version = 3")
 	if err = errors.Join(err, s.Close()); err != nil {
 		t.Fatal(err)

@@ -104,8 +104,11 @@ var steps string
 //go:embed leases.sql
 var leases string
 
+//go:embed answers.sql
+var answers string
+
 // schemaVersion goes up with every change of the tables.
-const schemaVersion = 6
+const schemaVersion = 7
 
 // Open opens the store in its directory, or makes it. It refuses files that another user can
 // change.
@@ -218,17 +221,19 @@ func (s *Store) migrate(ctx context.Context) error {
 		case schemaVersion:
 			return nil
 		case 0:
-			change = schema + added + snapshots + steps + leases
+			change = schema + added + snapshots + steps + leases + answers
 		case 2:
 			change = "DROP TABLE tokens; DELETE FROM approvals WHERE state = 'cancelled';" +
 				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;" +
-				added + snapshots + steps + leases
+				added + snapshots + steps + leases + answers
 		case 3:
-			change = snapshots + steps + leases
+			change = snapshots + steps + leases + answers
 		case 4:
-			change = steps + leases
+			change = steps + leases + answers
 		case 5:
-			change = leases
+			change = leases + answers
+		case 6:
+			change = answers
 		default:
 			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away "+
 				"to begin a new one", have, schemaVersion)

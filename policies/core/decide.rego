@@ -82,7 +82,10 @@ waits := {"confirmation"} if {
 # What binds the host when it executes. Zero is no tighter than the host's own limits.
 obligations := object.union(
 	tables.of.obligations[log],
-	{"snapshot": snapshot.first, "undo": undo.kept, "plan": undo.planned_first},
+	{
+		"snapshot": snapshot.first, "undo": undo.kept, "plan": undo.planned_first,
+		"needs": approval.needed,
+	},
 ) if {
 	keeps
 } else := tables.of.obligations[log]
@@ -92,6 +95,8 @@ keeps if data.site.snapshot
 keeps if data.site.undo
 
 keeps if data.site.plan_first
+
+keeps if data.site.approval.needs
 
 log := "info" if {
 	tier.rank == 1

@@ -135,6 +135,7 @@ whole if count(lint.missing) == 0
 obligations[log] := {
 	"timeout_ms": data.site.limits.timeout_ms, "max_bytes": data.site.limits.output_bytes,
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,
+	"needs": approval.one,
 	"snapshot": {"vmids": [], "optional": false, "keep": 0, "days": 0},
 	"undo": {"record": false, "optional": false, "days": 0, "max_bytes": 0}, "plan": false,
 	"log": log, "argument": data.site.approval.argument,

@@ -111,6 +111,24 @@ detectors := {name |
 	some name, _ in all
 }
 
+problems contains problem if {
+	some key, needs in data.site.approval.needs
+	not regex.is_valid(needs.ticket)
+	problem := sprintf("approval/needs/%s/ticket: %q is no regular expression (RE2)", [
+		key, needs.ticket,
+	])
+}
+
+problems contains problem if {
+	some key, needs in data.site.approval.needs
+	not "*" in data.site.approval.approvers
+	needs.approvers > count({lower(name) | some name in data.site.approval.approvers})
+	problem := sprintf(
+		"approval/needs/%s/approvers: %d are needed, and approval/approvers names %d",
+		[key, needs.approvers, count(data.site.approval.approvers)],
+	)
+}
+
 # A pattern that is none would be an error in every decision.
 problems contains problem if {
 	some section in ["protected", "raised"]

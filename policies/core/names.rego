@@ -52,6 +52,13 @@ warnings contains sprintf("%s/%s: there is no tool %q", [place, name, name]) if 
 
 known_tools := {n | some t in data.inventory.tools; some n in [t, split(t, ":")[1]]} | {"*"}
 
+warnings contains sprintf("approval/needs/%s: there is no such tool", [key]) if {
+	data.inventory.tools
+	some key, _ in data.site.approval.needs
+	key != "*"
+	not key in data.inventory.tools
+}
+
 tools contains ["snapshot/tools", name] if some name in data.site.snapshot.tools
 
 tools contains ["undo/tools", name] if some name in data.site.undo.tools

@@ -1,11 +1,6 @@
 package abi
 
-import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
-)
+import "encoding/json"
 
 // Responses of operations with status OK, one type for each kind.
 type (
@@ -200,28 +195,6 @@ type (
 
 // PlannedStages is the parent of the directories that a planned stage returns. None of them exists.
 const PlannedStages = "/planned/"
-
-// Success returns the response of an operation that is only planned, as if it had succeeded: exit
-// code 0 and no output, the bytes and the digest that a write would have. N numbers its stage.
-func Success(op Op, n int) any {
-	switch op := op.(type) {
-	case Stage:
-		return StageResponse{Dir: fmt.Sprint(PlannedStages, n)}
-	case SFTPWrite:
-		data, _ := op.Bytes()
-		sum := sha256.Sum256(data)
-		return WriteResponse{Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
-	case SFTPPut, SFTPRemove:
-		return WriteResponse{}
-	case SFTPGet:
-		return WriteResponse{Local: op.Local}
-	case BlobRead:
-		return WriteResponse{Local: op.Local}
-	case HTTPRequest:
-		return HTTPResponse{Status: 200, Headers: [][2]string{}, Hops: []Hop{}}
-	}
-	return ExecResponse{}
-}
 
 // Wire returns one value of every type that crosses between an operation and its plugin, so that a
 // codec can learn the types before the first call.

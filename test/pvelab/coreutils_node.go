@@ -37,6 +37,26 @@ func (p *proc) showNames(name string) {
 	fmt.Fprintf(p.out, "Id=%s.service\nNames=%s\n", id, strings.Join(names, " "))
 }
 
+// showState prints what systemctl show -p LIST does, in systemd's own order, without what it has
+// no value for.
+func (p *proc) showState(list, state string, exists bool) {
+	is := map[string]string{"Result": "success", "NRestarts": "0", "LoadState": "loaded",
+		"ActiveState": "inactive", "SubState": "dead", "ActiveEnterTimestamp": ""}
+	if !exists {
+		is["LoadState"] = "not-found"
+	} else if state == "running" {
+		is["ActiveState"], is["SubState"] = "active", "running"
+		is["ActiveEnterTimestamp"] = "Mon 2026-11-23 08:00:12 UTC"
+	}
+	wanted := strings.Split(list, ",")
+	for _, k := range []string{"Result", "NRestarts", "LoadState", "ActiveState", "SubState",
+		"ActiveEnterTimestamp"} {
+		if slices.Contains(wanted, k) {
+			fmt.Fprintf(p.out, "%s=%s\n", k, is[k])
+		}
+	}
+}
+
 // dependents are units that need others.
 var dependents = map[string]string{"nginx": "exporter.service", "pve-cluster": "pvedaemon.service"}
 
@@ -65,14 +85,14 @@ func (l *Lab) setService(node, unit, state string) {
 }
 
 func cmdSystemctl(_ context.Context, p *proc) int {
-	_, rest, err := p.options("qln:at:P:", map[string]string{
+	o, rest, err := p.options("qln:at:P:p:", map[string]string{
 		"quiet":    "q",
 		"no-pager": "l",
 		"full":     "l",
 		"lines":    "n",
 		"type":     "t",
 		"all":      "a",
-		"property": "P",
+		"property": "p",
 	})
 	if err != nil {
 		return p.complain(1, "%v", err)
@@ -103,6 +123,10 @@ func cmdSystemctl(_ context.Context, p *proc) int {
 			if slices.Contains(p.args, "--property=ActiveState,UnitFileState") {
 				fmt.Fprintf(p.out, "ActiveState=%s\nUnitFileState=%s\n",
 					strings.Fields(unitState(state))[0], p.unitFile(name, ok))
+				break
+			}
+			if list := o['p']; strings.Contains(list, "LoadState") {
+				p.showState(list, state, ok)
 				break
 			}
 			p.showNames(name)
@@ -210,13 +234,18 @@ func keys[V any](m map[string]V) func(func(string) bool) {
 }
 
 func cmdJournal(_ context.Context, p *proc) int {
-	o, _, err := p.options("u:n:er", map[string]string{"unit": "u", "lines": "n", "no-pager": "e"})
+	o, _, err := p.options("u:n:erbkqaxo:p:S:U:", map[string]string{"unit": "u", "lines": "n",
+		"no-pager": "e", "output": "o", "priority": "p", "since": "S", "until": "U"})
 	if err != nil {
 		return p.complain(1, "%v", err)
 	}
 	unit := def(o, 'u', "systemd")
-	fmt.Fprintf(p.out, "%s %s %s[1]: Started %s.\n", time.Now().UTC().Format("Jan 02 15:04:05"),
-		p.node, unit, unit)
+	stamp := "Jan 02 15:04:05"
+	if o['o'] == "short-iso" {
+		stamp = "2006-01-02T15:04:05-0700"
+	}
+	fmt.Fprintf(p.out, "%s %s %s[1]: Started %s.\n", time.Now().UTC().Format(stamp), p.node, unit,
+		unit)
 	return 0
 }
 

@@ -26,7 +26,8 @@ func (l *Lab) program(p *proc, name string) builtin {
 		return f
 	}
 	if pr := l.programs[name]; pr != nil {
-		return func(ctx context.Context, p *proc) int { return l.pve(ctx, p, pr.run) }
+		return talks(l.said[name],
+			func(ctx context.Context, p *proc) int { return l.pve(ctx, p, pr.run) })
 	}
 	if name == "pvesh" {
 		return func(ctx context.Context, p *proc) int { return l.pve(ctx, p, runPvesh) }
@@ -105,6 +106,9 @@ func smallPrograms() (everywhere, onNode map[string]builtin) {
 		"find": cmdFind, "du": cmdDu, "basename": cmdBasename, "dirname": cmdBasename,
 		"xargs": cmdXargs,
 		"nproc": func(_ context.Context, p *proc) int { fmt.Fprintln(p.out, 2); return 0 },
+		"egrep": cmdGrep, "fgrep": cmdGrep, "zcat": cmdZcat, "nl": cmdNl, "rev": cmdRev,
+		"fold": cmdFold, "column": cmdColumn, "cmp": cmdCmp, "diff": cmdCmp, "file": cmdFile,
+		"getfacl": cmdGetfacl,
 	}
 	for _, name := range native {
 		everywhere[name] = func(ctx context.Context, p *proc) int {
@@ -156,7 +160,6 @@ func smallPrograms() (everywhere, onNode map[string]builtin) {
 			"/dev/mapper/pve-root: UUID=\"0f0f0f0f-0000-4000-8000-000000000001\" TYPE=\"ext4\"",
 		),
 		"smartctl": says("SMART overall-health self-assessment test result: PASSED"),
-		"zpool":    says("no pools available"),
 	}
 	return everywhere, onNode
 }

@@ -17,6 +17,12 @@ func cmdGrep(_ context.Context, p *proc) int {
 	if err != nil {
 		return p.complain(2, "%v", err)
 	}
+	switch p.args[0] {
+	case "egrep":
+		o['E'] = ""
+	case "fgrep":
+		o['F'] = ""
+	}
 	pattern, ok := o['e']
 	if !ok {
 		if len(rest) == 0 {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type Lab struct {
 	programs           map[string]*program
 	routes             []route
 	everywhere, onNode map[string]builtin
+	said               map[string][]saying
 	names              map[string]bool // of all programs
 	// ends every process of the lab, also those that outlive their request
 	ctx     context.Context
@@ -99,6 +101,12 @@ func open(ctx context.Context, o Options) (*Lab, error) {
 	l.latency.Store(int64(o.Latency))
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.everywhere, l.onNode = smallPrograms()
+	l.said = sayings()
+	for name, texts := range l.said {
+		if l.everywhere[name] == nil && !slices.Contains(pvePrograms, name) {
+			l.onNode[name] = talks(texts, l.onNode[name])
+		}
+	}
 	l.programs, l.routes = map[string]*program{}, routes()
 	for _, p := range []*program{pctProgram(), qmProgram(), pvesmProgram(), pvecmProgram(),
 		pvenodeProgram()} {

@@ -222,7 +222,7 @@ func (d *desk) news(rs []approval.Request, seen map[string]string) (map[string]s
 
 // answer returns the subcommand approve, or deny.
 func (d *desk) answer(g *global, yes bool) *cobra.Command {
-	note := ""
+	note, ticket := "", ""
 	use, short, until := "deny ID", "Refuse this call, or take back an approval that was not used",
 		"stays refused until"
 	if yes {
@@ -231,18 +231,29 @@ func (d *desk) answer(g *global, yes bool) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Args: cobra.ExactArgs(1),
 		RunE: d.at(g, answers, func() error {
 			r, err := d.Decide(d.ctx, approval.Verdict{Request: d.args[0], Approve: yes, By: d.who,
-				Channel: approval.Terminal, Note: note})
+				Channel: approval.Terminal, Ticket: ticket, Note: note})
 			if err != nil {
 				return err
 			}
 			return d.print(r, func(w io.Writer) {
+				if yes && r.State == approval.Waiting {
+					fmt.Fprintf(w, "%s said yes, %d of %d: %s of %s still waits for another "+
+						"person, until %s\n", plaintext.Show(d.who), len(r.Answers), r.Need,
+						plaintext.Show(r.Tool), plaintext.Show(r.Principal), clock(r.Expires))
+					return
+				}
 				fmt.Fprintf(w, "%s by %s: %s of %s, %s %s\n", r.State, r.By,
 					plaintext.Show(r.Tool), plaintext.Show(r.Principal), until, clock(r.Expires))
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&note, "note", "", "`TEXT` to keep with the answer; a denied caller "+
-		"sees it")
+	cmd.Flags().StringVar(&note, "note", "", "`TEXT` to keep with the answer, the reason of a yes; "+
+		"a denied caller sees it")
+	if yes {
+		cmd.Flags().StringVar(&note, "reason", "", "same as --note")
+		cmd.Flags().StringVar(&ticket, "ticket", "", "`ID` of the ticket that the site's policy "+
+			"wants with a yes")
+	}
 	return cmd
 }
 

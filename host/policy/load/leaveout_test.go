@@ -216,7 +216,8 @@ func questionsOf(site map[string]any) (all []gate.Question) {
 				add("approved by "+by+" on "+channel, func(q *gate.Question) {
 					q.Call.Tool.Name = "delete_guest"
 					q.Call.Confirmation = gate.Confirmation{State: "approved", By: by,
-						Channel: channel}
+						Channel: channel,
+						Answers: []gate.Yes{{By: by, Channel: channel}}}
 				})
 			}
 		}

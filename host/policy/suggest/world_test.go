@@ -203,7 +203,8 @@ func (w *world) anything(t testing.TB, r *rand.Rand, n int) {
 		q.Call.Targets.GuestPaths = []string{"/" + pick(hostile...)}
 		q.Call.Planning = r.IntN(6) == 0
 		if r.IntN(3) == 0 {
-			q.Call.Confirmation = gate.Confirmation{State: "approved", By: "ann", Channel: "cli"}
+			q.Call.Confirmation = gate.Confirmation{State: "approved", By: "ann", Channel: "cli",
+				Answers: []gate.Yes{{By: "ann", Channel: "cli"}}}
 		}
 		if text != "" {
 			w.run(t, q, []string{""})

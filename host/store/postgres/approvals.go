@@ -13,13 +13,17 @@ import (
 )
 
 const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, " +
-	"detail, decided, by, channel, note"
+	"detail, decided, by, channel, note, need, answers"
 
 func scanRequest(rows pgx.Rows) (r approval.Request, err error) {
 	var created, expires, ttl, decided int64
-	var detail string
+	var detail, answers string
 	err = rows.Scan(&r.ID, &r.Key, &r.Principal, &r.Tool, &r.State, &created, &expires, &ttl,
-		&r.Revision, &detail, &decided, &r.By, &r.Channel, &r.Note)
+		&r.Revision, &detail, &decided, &r.By, &r.Channel, &r.Note, &r.Need,
+		&answers)
+	if err == nil {
+		err = json.Unmarshal([]byte(answers), &r.Answers)
+	}
 	r.Created, r.Expires = time.UnixMilli(created), time.UnixMilli(expires)
 	r.TTL, r.Detail = time.Duration(ttl)*time.Millisecond, json.RawMessage(detail)
 	if decided > 0 {
@@ -52,9 +56,10 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 	}
 	const what = "asking for an approval"
 	got, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.ask($1::text, "+
-		"$2::text, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint, $9::bigint)",
+		"$2::text, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint, $9::bigint, "+
+		"$10::bigint)",
 		r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision, string(r.Detail),
-		int64(limit), s.now())
+		int64(limit), s.now(), int64(max(1, r.Need)))
 	if errors.Is(err, approval.ErrNone) {
 		err = fmt.Errorf("%s: %w: %s has %d", what, approval.ErrFull, r.Principal, limit)
 	}
@@ -65,26 +70,32 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 // change: of two answers at once one is told that there was another.
 func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 	approval.Request, error) {
-	state, what := approval.Denied, "deciding approval "+id
-	if v.Approve {
-		state = approval.Approved
-	}
+	what := "deciding approval " + id
 	for {
 		r, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.approvals WHERE "+
 			live+" AND id = $2", s.now(), id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return r, err
-		case v.By == "" || v.By == r.Principal:
-			return r, errors.New(what + ": the requester may not give it")
-		case !r.Takes(v):
-			return r, fmt.Errorf("%s: %w: it is %s already (by %s)", what, approval.ErrAnswered,
-				r.State, r.By)
 		}
+		after, err := r.After(v)
+		if err != nil {
+			return r, fmt.Errorf("%s: %w", what, err)
+		}
+		before, err := json.Marshal(r.Answers)
+		if err != nil {
+			return r, err
+		}
+		answers, err := json.Marshal(after.Answers)
+		if err != nil {
+			return r, err
+		}
+		// one that waits for more waits no longer than before
 		done, err := s.request(ctx, what, "UPDATE caponier.approvals SET state = $3, expires = "+
-			"caponier.clock($1::bigint) + ttl, decided = caponier.clock($1::bigint), by = $4, "+
-			"channel = $5, note = $6 WHERE "+live+" AND id = $2 AND state = $7 RETURNING "+
-			requestColumns, s.now(), id, state, v.By, v.Channel, v.Note, r.State)
+			"CASE WHEN $3 = 'waiting' THEN expires ELSE caponier.clock($1::bigint) + ttl END, "+
+			"decided = CASE WHEN $3 = 'waiting' THEN 0 ELSE caponier.clock($1::bigint) END, "+
+			"by = $4, channel = $5, note = $6, answers = $8 WHERE "+live+" AND id = $2 AND "+
+			"state = $7 AND answers = $9 RETURNING "+requestColumns, s.now(), id, after.State,
+			after.By, after.Channel, after.Note, r.State, string(answers), string(before))
 		if !errors.Is(err, approval.ErrNone) {
 			return done, err
 		}

@@ -17,8 +17,11 @@ var schema string
 //go:embed second.sql
 var second string
 
+//go:embed third.sql
+var third string
+
 // changes bring the tables from each version to the next. What was released is not changed.
-var changes = []string{schema, second}
+var changes = []string{schema, second, third}
 
 // newerError is the version of tables that a newer program made.
 type newerError int

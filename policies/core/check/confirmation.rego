@@ -34,24 +34,23 @@ ok if host.granted
 ok if {
 	tier.rank == 3
 	input.confirmation.state == "approved"
-	input.confirmation.by != ""
-	input.confirmation.channel in approval.channels
-	may_approve
+	is_number(approval.needed.approvers)
+	count(approval.persons) >= max([1, approval.needed.approvers])
 }
 
 ok if {
 	tier.rank == 3
 	input.confirmation.state == "argument"
 	data.site.approval.argument == true
+	not approval.special
 }
 
-may_approve if "*" in approval.approvers
-
-may_approve if input.confirmation.by in approval.approvers
-
-may_approve if input.confirmation.channel == "client"
-
-what := sprintf("%s is red, and its approval (%v by %v on %v) is not one that the site accepts", [
+what := sprintf("%s needs %d approvals%s, and has %d that the site accepts", [
+	input.tool.name, approval.needed.approvers, asked_for, count(approval.persons),
+]) if {
+	approval.special
+	input.confirmation.state == "approved"
+} else := sprintf("%s is red, and its approval (%v by %v on %v) is not one that the site accepts", [
 	input.tool.name, input.confirmation.state, input.confirmation.by, input.confirmation.channel,
 ]) if {
 	not input.confirmation.channel in {"", null}
@@ -61,7 +60,21 @@ what := sprintf("%s is red, and its approval (%v by %v on %v) is not one that th
 	input.confirmation.state == "expired"
 } else := sprintf("%s is red here and needs a person's approval", [input.tool.name])
 
-rule := sprintf("tiers/%s, approval/channels, approval/approvers", [tier.key])
+asked_for := concat("", [x |
+	some [has, x] in [
+		[approval.needed.ticket != "", sprintf(", each with a ticket like %s", [
+			approval.needed.ticket,
+		])],
+		[approval.needed.reason == true, ", each with a reason"],
+	]
+	has
+])
+
+rule := sprintf("tiers/%s, approval/channels, approval/approvers%s", [tier.key, needs_too])
+
+needs_too := ", approval/needs" if {
+	approval.special
+} else := ""
 
 works := "ask for approval, then make the same call again" if approval.possible
 
