@@ -43,6 +43,43 @@ func (v *Inventory) Guests(ctx context.Context, q gate.Question, d gate.Decision
 	return facts
 }
 
+// configs reads the configurations of those of these guests of which none was read since the list
+// of their cluster. What cannot be read stays unknown, which the log says.
+func (v *Inventory) configs(ctx context.Context, q gate.Question, on place, ids []string) {
+	v.mu.Lock()
+	k := v.kept[on.cluster]
+	asked, known := k.asked, k.list
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool {
+		g, is := known.Guest(id)
+		return !is || !g.Known() || k.protection[id] != ""
+	})
+	v.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, id := range ids {
+		all.Go(func() {
+			g, _ := known.Guest(id)
+			node := g.Node
+			if !slices.Contains(on.nodes, node) { // any member of the cluster can tell
+				node = on.nodes[0]
+			}
+			said, err := protection(ctx, v.Call, node, id)
+			if err != nil {
+				slog.Warn("the configuration of a guest is not known, so what depends on it is "+
+					"refused", "call", q.Call.ID, "guest", id, "error", err)
+				return
+			}
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			if k.asked.Equal(asked) { // else it may be older than the list
+				k.protection[id] = said
+			}
+		})
+	}
+	all.Wait()
+}
+
 // Decider decides with what is known of the guests that a call names, however old: policy says
 // whether it is too old. It waits for nothing.
 func (v *Inventory) Decider(next gate.Decider) gate.Decider { return decider{next, v} }

@@ -270,6 +270,7 @@ minutes(text) := (((digit(text, 0) * 10) + digit(text, 1)) * 60) + ((digit(text,
 	text,
 	4,
 )) if {
+	is_string(text)
 	regex.match(`^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`, text)
 }
 

@@ -196,7 +196,7 @@ call(name, args, who) := {
 			{"arg": arg(p, key, i), "guest": p.target == "guest_command"},
 		)
 	],
-	"confirmation": {"state": confirmed(t, args), "by": "", "channel": ""},
+	"confirmation": {"state": confirmed(t, args), "by": "", "channel": "", "answers": []},
 	"facts": {
 		"calls_60s": 1, "tool_calls_60s": 1, "target_calls_60s": 1, "calls_retry_s": 60,
 		"tool_retry_s": 60, "target_retry_s": 60, "usd_micros_today": 0,
