@@ -144,9 +144,12 @@ canonical("url", v) := h if {
 
 canonical("remote_path", v) := v if absolute(v)
 
+canonical("remote_dir", v) := v if absolute(v)
+
 canonical("guest_path", v) := v if absolute(v)
 
-canonical("local_path", v) := v if {
+canonical(kind, v) := v if {
+	kind in {"local_path", "local_dir"}
 	v != "."
 	absolute(concat("", ["/", v]))
 }
@@ -173,6 +176,7 @@ absolute(v) if {
 fields := {
 	"node": "nodes", "vmid": "vmids", "service": "services", "host": "hosts", "url": "hosts",
 	"remote_path": "paths", "guest_path": "guest_paths", "local_path": "local_paths",
+	"remote_dir": "paths", "local_dir": "local_paths",
 }
 
 # call gives the question of a call in which mistakes found nothing.

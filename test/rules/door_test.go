@@ -129,6 +129,7 @@ func usesIn(p *packages.Package, file *ast.File, iface *types.Interface, name st
 // wrappers may call the executor or runner that they wrap, because gate calls them in its place.
 var wrappers = []string{
 	"host/native Run Runner.Run",
+	"host/offline Run Runner.Run",
 	"host/undo Execute Executor.Execute",
 	"host/lease Execute Executor.Execute",
 	"host/recording Execute Executor.Execute",

@@ -18,6 +18,8 @@ var targets = map[string][]any{
 	"remote_path": {"/srv/x", "/", "/srv//x", "/srv/../x", "srv/x", "/srv/x/"},
 	"guest_path":  {"/srv/x", "/etc/hosts", "/a/./b"},
 	"local_path":  {"x", "a/b.txt", "../x", "/x", "a/"},
+	"remote_dir":  {"/srv/x", "/", "/srv//x", "srv/x", "/srv/x/"},
+	"local_dir":   {"x", "a/b", "../x", "/x", "."},
 	"call":        {"0123456789ABCDEFGHIJKLMNOP", "x"},
 }
 
