@@ -317,6 +317,13 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 					"could run none; %s",
 				e.Name, t.Kind, t.Name, exampleCommands)
 		}
+		if t.OutputSchema == nil {
+			continue
+		}
+		if _, _, err := compile(t.OutputSchema); err != nil {
+			return Entry{}, fmt.Errorf("plugin %s: %s %s: output_schema: %w", e.Name, t.Kind,
+				t.Name, err)
+		}
 	}
 	return e, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/google/jsonschema-go/jsonschema"
@@ -60,10 +61,24 @@ func compileSchemas(t *gate.Tool) error {
 	if err := lintSchema(t.OutputSchema, false); err != nil {
 		return fmt.Errorf("output_schema: %w", err)
 	}
-	if _, t.ValidateOutput, err = compile(t.OutputSchema); err != nil {
-		return fmt.Errorf("output_schema: %w", err)
-	}
+	t.ValidateOutput = late(t.OutputSchema)
 	return nil
+}
+
+// late returns a validator that compiles an output schema at the first result: a host starts with
+// many of them. [NewEntry] compiles all.
+func late(raw json.RawMessage) func(any) error {
+	compiled := sync.OnceValues(func() (func(any) error, error) {
+		_, validate, err := compile(raw)
+		return validate, err
+	})
+	return func(v any) error {
+		validate, err := compiled()
+		if err != nil {
+			return fmt.Errorf("output_schema: %w", err)
+		}
+		return validate(v)
+	}
 }
 
 // compile returns a schema and a validator of decoded values. The validator fills in no defaults:
