@@ -266,7 +266,7 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	s.journaled(
 		t,
 		`"type":"intent".*"kind":"call".*"principal":"agent-a".*"tool":"delete_guest".`+
-			`*"confirmation":{"by":"ann","channel":"web","state":"approved"}`,
+			`*"confirmation":{"answers":\[.*\],"by":"ann","channel":"web","state":"approved"}`,
 	)
 	s.journaled(
 		t,
@@ -394,7 +394,7 @@ func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 	s.journaled(t, `"kind":"approval","op":"deny".*"by":"client of demo","channel":"client"`)
 	s.journaled(
 		t,
-		`"kind":"call".*"tool":"delete_guest".*"confirmation":{"by":"client of `+
+		`"kind":"call".*"tool":"delete_guest".*"confirmation":{"answers":\[.*\],"by":"client of `+
 			`demo","channel":"client","state":"approved"}`,
 	)
 }
