@@ -217,9 +217,9 @@ func (a *Approvals) look(w http.ResponseWriter, r *http.Request, s signed) {
 
 // wish is what a person wants of the page of a request.
 type wish struct {
-	look  bool
-	typed Verdict
-	error string // about what was typed
+	look    bool
+	typed   Verdict
+	problem string // with what was typed
 }
 
 func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, want wish) {
@@ -247,7 +247,7 @@ func (a *Approvals) show(w http.ResponseWriter, r *http.Request, s signed, want 
 		v.Readings, v.Looked = a.opt.Look(ctx, s.who, q.D), true
 	}
 	status := http.StatusOK
-	if v.Typed, v.Error = want.typed, want.error; v.Error != "" {
+	if v.Typed, v.Error = want.typed, want.problem; v.Error != "" {
 		status = http.StatusUnprocessableEntity
 	}
 	a.render(w, status, "one", v)
@@ -268,7 +268,7 @@ func (a *Approvals) decide(w http.ResponseWriter, r *http.Request, s signed) {
 		a.opt.Log.Warn("a decision on the approvals page was not taken", "id", verdict.Request,
 			"by", s.who, "error", err)
 		if errors.Is(err, ErrLacks) {
-			a.show(w, r, s, wish{typed: verdict, error: err.Error()})
+			a.show(w, r, s, wish{typed: verdict, problem: err.Error()})
 			return
 		}
 		a.fail(w, http.StatusConflict, s.who, plaintext.Show(err.Error()))

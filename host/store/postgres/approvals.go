@@ -67,11 +67,11 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 }
 
 // Decide implements approval.Store. The state in which it found the request is a condition of the
-// change: of two answers at once one is told that there was another.
+// change: of two answers at once one is told that there was another. It fails after 16 attempts.
 func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 	approval.Request, error) {
 	what := "deciding approval " + id
-	for {
+	for range 16 {
 		r, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.approvals WHERE "+
 			live+" AND id = $2", s.now(), id)
 		if err != nil {
@@ -100,6 +100,7 @@ func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 			return done, err
 		}
 	}
+	return approval.Request{}, errors.New(what + ": others change it at the same time: try again")
 }
 
 // Consume implements approval.Store: the row is changed by one transaction only.
