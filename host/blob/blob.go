@@ -294,7 +294,8 @@ func screened(q gate.Question, data []byte) error {
 }
 
 // load returns a blob and its bytes: all of them for a copy, else at most maxData from the offset.
-// Another principal's, an expired one and none are the same to the caller.
+// Another principal's, an expired one and none are the same to the caller. The index is shared by
+// all hosts, the bytes are not.
 func (b *Blobs) load(
 	ctx context.Context, principal string, op abi.BlobRead,
 ) (Entry, []byte, error) {
@@ -304,12 +305,19 @@ func (b *Blobs) load(
 			"want the id of a blob, and offset and max_bytes that are not negative")
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
-	if err != nil || e.ID != id || e.Principal != principal {
+	switch {
+	case err != nil && !errors.Is(err, ErrNone):
+		return Entry{}, nil, gate.Fail("failed", "%v", err)
+	case err != nil || e.ID != id || e.Principal != principal:
 		return Entry{}, nil, none
 	}
 	f, err := b.root.Open(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Entry{}, nil, gate.Fail("not_found", "the bytes of blob %s are not on this host: "+
+			"they are on the one that made it, until that ends; make it again", id)
+	}
 	if err != nil {
-		return Entry{}, nil, none
+		return Entry{}, nil, gate.Fail("failed", "reading blob %s: %v", id, err)
 	}
 	defer f.Close()
 	n := max(0, min(cmp.Or(op.MaxBytes, maxData), maxData, e.Bytes-op.Offset))

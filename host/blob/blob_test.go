@@ -49,7 +49,7 @@ func (x *index) Blob(_ context.Context, principal, id string) (Entry, error) {
 	if e, ok := x.all[id]; ok && e.Principal == principal && e.Expires.After(x.now) {
 		return e, nil
 	}
-	return Entry{}, errors.New("none")
+	return Entry{}, ErrNone
 }
 
 func (x *index) ExpireBlobs(context.Context) (ids []string, err error) {
@@ -106,6 +106,32 @@ func files(t *testing.T, b *Blobs) (all []fs.FileInfo) {
 		all = append(all, info)
 	}
 	return all
+}
+
+// Hosts share the index. One that lacks the bytes must not say that there is no such blob.
+func TestAnotherHostSaysWhereABlobIs(t *testing.T) {
+	a, index := lab(t, Options{})
+	other, _ := lab(t, Options{})
+	other.opts.Index = index
+	res, err := do(a, "alice", abi.BlobWrite{Name: "a.txt", MIME: "text/plain"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := res.Value.(abi.BlobWriteResponse).Blob
+	_, err = do(other, "alice", abi.BlobRead{Blob: id})
+	wants(t, err, "not_found", "not on this host")
+	_, err = do(other, "mallory", abi.BlobRead{Blob: id})
+	wants(t, err, "not_found", "no such blob")
+	other.opts.Index = away{index}
+	_, err = do(other, "alice", abi.BlobRead{Blob: id})
+	wants(t, err, "failed", "the database does not answer")
+}
+
+// away is an index that cannot be asked.
+type away struct{ Index }
+
+func (away) Blob(context.Context, string, string) (Entry, error) {
+	return Entry{}, errors.New("the database does not answer")
 }
 
 func TestABlobIsItsOwnersAlone(t *testing.T) {

@@ -102,8 +102,32 @@ func BenchmarkSites(b *testing.B) {
 	}
 }
 
+// BenchmarkProcessors reports how many calls a second one host takes from 1, 4 and 16 callers with
+// one and with two processors, in turns. The node and the callers are on the same machine.
+func BenchmarkProcessors(b *testing.B) {
+	p, hosts := newPlace(b), map[string]*subject{}
+	for _, n := range []string{"1", "2"} {
+		b.Setenv("GOMAXPROCS", n)
+		hosts[n] = p.start(b, "caponier", "stdio")
+		hosts[n].block(b, "yellow", 100)
+	}
+	took := map[string][]float64{}
+	for b.Loop() {
+		for n, s := range hosts {
+			for _, callers := range []int{1, 4, 16} {
+				name := fmt.Sprintf("GOMAXPROCS-%s-callers-%d/s", n, callers)
+				took[name] = append(took[name], s.callers(b, callers))
+			}
+		}
+	}
+	for name, rates := range took {
+		slices.Sort(rates)
+		b.ReportMetric(rates[len(rates)/2], name)
+	}
+}
+
 // BenchmarkInventory reads what one cluster says of 10,000 guests, the most that its answer may
-// hold, and looks one up. A site of 100,000 guests has ten such clusters.
+// hold, and looks one up. A site of 100,000 guests has ten such clusters: it keeps ten lists.
 func BenchmarkInventory(b *testing.B) {
 	rows := []map[string]any{{"id": "node/pve1", "type": "node", "node": "pve1",
 		"status": "online"}}
