@@ -29,11 +29,14 @@ type Options struct {
 	HostID string `koanf:"-"`
 	// Made records a temporary directory of a node, or with node "" a temporary file of the
 	// workspace, before it is made; an error stops the operation. Removed is called when it is
-	// gone, perhaps more than once. Dead lists what is recorded by processes that have ended. All
-	// may be nil.
+	// gone, perhaps more than once. Dead lists what is recorded by processes that have ended.
+	// Missing says that a directory of a node was looked for and is not there, and reports whether
+	// the record is gone too: it stays while a request may be under way that makes it. All may be
+	// nil.
 	Made    func(node, name string) error                      `koanf:"-"`
 	Removed func(node, name string)                            `koanf:"-"`
 	Dead    func(ctx context.Context) ([]gate.StageDir, error) `koanf:"-"`
+	Missing func(node, name string) (forgotten bool)           `koanf:"-"`
 
 	// The following are for tests.
 

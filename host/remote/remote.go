@@ -38,7 +38,8 @@ func New(o Options) (*Remote, error) {
 	}
 	o = o.withDefaults()
 	ledger := files.NewLedger(o.HostID,
-		files.Record{Made: o.Made, Removed: o.Removed, Dead: o.Dead})
+		files.Record{Made: o.Made, Removed: o.Removed, Dead: o.Dead,
+			Missing: o.Missing})
 	workspace, err := files.NewWorkspace(o.Workspace, o.MaxFile, ledger)
 	if err != nil {
 		return nil, err

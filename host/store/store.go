@@ -199,19 +199,21 @@ func (s *Store) migrate(ctx context.Context) error {
 		case schemaVersion:
 			return nil
 		case 0:
-			change = schema + added + snapshots + steps + leases + answers
+			change = schema + added + snapshots + steps + leases + answers + missing
 		case 2:
 			change = "DROP TABLE tokens; DELETE FROM approvals WHERE state = 'cancelled';" +
 				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;" +
-				added + snapshots + steps + leases + answers
+				added + snapshots + steps + leases + answers + missing
 		case 3:
-			change = snapshots + steps + leases + answers
+			change = snapshots + steps + leases + answers + missing
 		case 4:
-			change = steps + leases + answers
+			change = steps + leases + answers + missing
 		case 5:
-			change = leases + answers
+			change = leases + answers + missing
 		case 6:
-			change = answers
+			change = answers + missing
+		case 7:
+			change = missing
 		default:
 			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away "+
 				"to begin a new one", have, schemaVersion)
@@ -234,7 +236,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lock != nil {
-		errs = append(errs, os.Remove(s.lock.Name()), s.lock.Close())
+		errs = append(errs, os.Remove(filepath.Join(s.opt.Dir, s.process)), s.lock.Close())
 		s.lock = nil
 	}
 	return errors.Join(errs...)
@@ -377,5 +379,13 @@ func (s *Store) origin() int64 { return s.opt.Now().Add(-s.opt.Boot()).UnixMilli
 // live holds for rows that have begun and have not expired, and since when the clock was not set
 // back. Its arguments are ms() and origin(). Clocks that are steered may lose a thousandth.
 const live = "expires > ?1 AND expires - ttl <= ?1 + 2000 AND origin <= ?2 + 2000 + ttl / 1000"
+
+// running is how long the machine runs in milliseconds, or where that is not known the clock's time.
+func (s *Store) running() int64 {
+	if boot := s.opt.Boot(); boot > 0 {
+		return boot.Milliseconds()
+	}
+	return s.ms()
+}
 
 func (s *Store) day() string { return s.opt.Now().UTC().Format(time.DateOnly) }
