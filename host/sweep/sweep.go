@@ -71,10 +71,12 @@ type Sweeper struct {
 // in five seconds, then in ten, and so on, since something may be left. It returns when ctx ends.
 func (s *Sweeper) Run(ctx context.Context) {
 	const soon, late = 5 * time.Second, 5 * time.Minute
-	for wait := soon; ; wait = min(2*wait, late) {
-		next := wait
-		if !s.sweep(ctx) {
-			next, wait = late, soon/2
+	for wait := soon; ; {
+		next := late
+		if found := s.sweep(ctx); found {
+			next, wait = wait, min(2*wait, late)
+		} else {
+			wait = soon
 		}
 		select {
 		case <-ctx.Done():
