@@ -225,6 +225,44 @@ func cutAndSweep(t *testing.T, r *rand.Rand, c cut, steps int, fault string) {
 	}
 }
 
+// TestSweepsOfTwoHostsCrossAnywhere has one host wait at each step of its sweep while another sweeps
+// too, and ends at each step of that.
+func TestSweepsOfTwoHostsCrossAnywhere(t *testing.T) {
+	seed, stride := rand.Uint64(), 1
+	t.Logf("seed %d", seed)
+	if testing.Short() {
+		stride = 5
+	}
+	const most = 24 // steps of a sweep
+	for waits := 1; waits <= most; waits += stride {
+		for ends := 1; ends <= most; ends += stride {
+			r := rand.New(rand.NewPCG(seed, uint64(waits*100+ends)))
+			c := anyCut(r, 1)
+			c.at = ends
+			t.Run(fmt.Sprintf("waits at %d, %s %d", waits, c.how, ends), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				dead := newProcess(t, w, cut{30 + r.IntN(90), after})
+				dead.run(func() { _ = dead.upload("dead") })
+				dead.reap()
+				one, other := newProcess(t, w, cut{waits, pause}), newProcess(t, w, c)
+				done := make(chan struct{})
+				one.run(func() { one.sweep(); close(done) })
+				if !other.run(other.sweep) {
+					other.reap()
+				}
+				close(one.resumed)
+				<-done
+				other.deliver()
+				one.sweep()
+				if left := w.temporary(t); len(left) > 0 {
+					t.Errorf("left: %v", left)
+				}
+			})
+		}
+	}
+}
+
 // poisoned is in the names of what is recorded and cannot be removed.
 const poisoned = "caponier-0123abcd00000000"
 
