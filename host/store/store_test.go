@@ -274,7 +274,7 @@ func TestAllHostsThatLookAtOnceSeeWhatADeadOneLeft(t *testing.T) {
 	for range 4 {
 		hosts = append(hosts, open(t, Options{Dir: dir}))
 	}
-	for n := range 30 {
+	for n := range 100 {
 		at := gate.StageDir{Node: "pve1", Dir: fmt.Sprint("/tmp/", n)}
 		dead := open(t, Options{Dir: dir})
 		if err := dead.PutStage(bg, at); err != nil {
@@ -286,14 +286,20 @@ func TestAllHostsThatLookAtOnceSeeWhatADeadOneLeft(t *testing.T) {
 			t.Fatal(kept)
 		}
 		var all sync.WaitGroup
+		begin := make(chan struct{})
 		for _, s := range hosts {
 			all.Go(func() {
+				<-begin
+				if ended, err := s.ended(dead.process); !ended || err != nil {
+					t.Errorf("ended %v, %v", ended, err)
+				}
 				found, err := s.DeadStages(bg)
 				if err != nil || !slices.Equal(found, []gate.StageDir{at}) {
 					t.Errorf("found %v, %v", found, err)
 				}
 			})
 		}
+		close(begin)
 		all.Wait()
 		if left, _ := filepath.Glob(dir + "/process-*"); len(left) > 0 {
 			t.Fatalf("left: %q", left)
