@@ -44,8 +44,8 @@ func (s *Store) RemoveStage(ctx context.Context, at gate.StageDir) error {
 const late = 10 * time.Minute
 
 // MissedStage notes that a stage of a process that has ended was looked for and is not there. It
-// forgets the stage, and reports so, if it was not there [late] before either: until then, a request
-// of the dead process may still make it.
+// forgets the stage, and reports so, if it was not there [late] before either: until then a request
+// of the dead process may make it.
 func (s *Store) MissedStage(ctx context.Context, at gate.StageDir) (forgotten bool, err error) {
 	what := fmt.Sprintf("noting that the stage %s on %s is not there", at.Dir, at.Node)
 	now := s.running()

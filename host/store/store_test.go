@@ -281,9 +281,10 @@ func TestAllHostsThatLookAtOnceSeeWhatADeadOneLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		lock := filepath.Join(dir, dead.process)
-		kept := errors.Join(os.Link(lock, lock+".kept"), dead.Close(), os.Rename(lock+".kept", lock))
-		if kept != nil {
-			t.Fatal(kept)
+		err := errors.Join(os.Link(lock, lock+".kept"), dead.Close(),
+			os.Rename(lock+".kept", lock))
+		if err != nil {
+			t.Fatal(err)
 		}
 		var all sync.WaitGroup
 		begin := make(chan struct{})

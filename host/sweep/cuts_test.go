@@ -150,9 +150,9 @@ func (p *process) set(change func()) {
 func (p *process) sweep() { p.sweeper.sweep(p.t.Context()) }
 
 // TestWhereverAProcessIsCutTheNextOneRemovesWhatItLeft cuts a process at each step of a call that
-// moves files, and then has something go wrong while the next one looks. Once that is over, the next
-// sweep leaves nothing of the dead on the node or in the workspace. Nothing of a process that lives,
-// and waits in the middle of the same, is removed: it goes on and succeeds.
+// moves files, and then has something go wrong while the next one looks. Once that is over, the
+// next sweep leaves nothing of the dead on the node or in the workspace. Nothing of a process that
+// lives, and waits in the middle of the same, is removed: it goes on and succeeds.
 func TestWhereverAProcessIsCutTheNextOneRemovesWhatItLeft(t *testing.T) {
 	whole := newProcess(t, newWorld(t), cut{})
 	if err := whole.upload("b"); err != nil {
@@ -225,8 +225,8 @@ func cutAndSweep(t *testing.T, r *rand.Rand, c cut, steps int, fault string) {
 	}
 }
 
-// TestSweepsOfTwoHostsCrossAnywhere has one host wait at each step of its sweep while another sweeps
-// too, and ends at each step of that.
+// TestSweepsOfTwoHostsCrossAnywhere has one host wait at each step of its sweep while another
+// sweeps too, and ends at each step of that.
 func TestSweepsOfTwoHostsCrossAnywhere(t *testing.T) {
 	seed, stride := rand.Uint64(), 1
 	t.Logf("seed %d", seed)

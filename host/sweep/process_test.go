@@ -81,23 +81,7 @@ func newProcess(t *testing.T, w *world, c cut) *process {
 		HostID: "0123abcd", Nodes: []remote.NodeOptions{{Name: "n1", Cluster: "c",
 			Login: remote.Login{Host: host, Port: port, User: "root", HostKey: p.node.Pin(),
 				IdentityFile: p.node.ClientFile}}},
-		Made: func(node, name string) error {
-			at := gate.StageDir{Node: node, Dir: name}
-			return p.step(func() error { return p.store.PutStage(t.Context(), at) })
-		},
-		Removed: func(node, name string) {
-			at := gate.StageDir{Node: node, Dir: name}
-			p.change(func() error { return p.store.RemoveStage(t.Context(), at) })
-		},
-		Missing: func(node, name string) (forgotten bool) {
-			p.change(func() (err error) {
-				forgotten, err = p.store.MissedStage(t.Context(),
-					gate.StageDir{Node: node, Dir: name})
-				return err
-			})
-			return forgotten
-		},
-		Dead: p.store.DeadStages})
+		Record: p.record()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +101,29 @@ func newProcess(t *testing.T, w *world, c cut) *process {
 		p.store.Close()
 	})
 	return p
+}
+
+// record is what the process keeps of temporary files: each change is a step.
+func (p *process) record() remote.Record {
+	t := p.t
+	return remote.Record{
+		Made: func(node, name string) error {
+			at := gate.StageDir{Node: node, Dir: name}
+			return p.step(func() error { return p.store.PutStage(t.Context(), at) })
+		},
+		Removed: func(node, name string) {
+			at := gate.StageDir{Node: node, Dir: name}
+			p.change(func() error { return p.store.RemoveStage(t.Context(), at) })
+		},
+		Missing: func(node, name string) (forgotten bool) {
+			p.change(func() (err error) {
+				forgotten, err = p.store.MissedStage(t.Context(),
+					gate.StageDir{Node: node, Dir: name})
+				return err
+			})
+			return forgotten
+		},
+		Dead: p.store.DeadStages}
 }
 
 // nobody runs no plugins.

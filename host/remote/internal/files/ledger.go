@@ -98,8 +98,8 @@ func (l *Ledger) Disown(at gate.StageDir, gone bool) {
 }
 
 // Missing notes that something temporary, which is not in use, was looked for and is not there. A
-// file of the workspace is then gone. A directory of a node stays recorded as long as a request that
-// makes it may be under way.
+// file of the workspace is then gone. A directory of a node stays recorded as long as a request may
+// be under way that makes it.
 func (l *Ledger) Missing(at gate.StageDir) {
 	switch {
 	case at.Node == "" || l.record.Missing == nil:
