@@ -45,6 +45,9 @@ var runners = map[string]string{
 	"examples/plugins/zfs/README.md":                     "TestFolderReadmesWork",
 	"examples/plugins/backup-age/README.md":              "TestFolderReadmesWork",
 	"examples/plugins/service/README.md":                 "TestFolderReadmesWork",
+	"examples/plugins/load/README.md":                    "TestExamplesInOtherLanguagesWork",
+	"examples/plugins/thin-pools/README.md":              "TestExamplesInOtherLanguagesWork",
+	"examples/plugins/clock/README.md":                   "TestExamplesInOtherLanguagesWork",
 	"host/plugin/author/templates/plugin/README.md.tmpl": "TestFolderReadmesWork",
 	"host/plugin/author/templates/common/README.md.tmpl": "TestNewPluginsOfEachLanguageWork",
 }

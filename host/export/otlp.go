@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -58,35 +59,35 @@ func (o otlp) encode(e event) ([]byte, error) {
 }
 
 func (o otlp) send(ctx context.Context, encoded [][]byte) error {
-	answer, err := o.postAs(ctx, "resourceLogs", "scopeLogs", "logRecords", encoded)
+	return o.sendAs(ctx, "resourceLogs", "scopeLogs", "logRecords", encoded)
+}
+
+// sendAs posts what was encoded as parts of a resource, under the names that OTLP gives them.
+func (o otlp) sendAs(ctx context.Context, resources, scopes, parts string, encoded [][]byte) error {
+	resource, err := encode([]keyValue{{"service.name", anyValue{"caponier"}},
+		{"service.version", anyValue{o.version}}, {"service.instance.id", anyValue{o.instance}}})
+	if err != nil {
+		return err
+	}
+	answer, err := o.post(ctx, `{"`+resources+`":[{"resource":{"attributes":`+string(resource)+
+		`},"`+scopes+`":[{"scope":{"name":"caponier/journal"},"`+parts+`":[`, encoded, `]}]}]}`)
 	if err != nil {
 		return err
 	}
 	var said struct {
 		Partial struct {
-			Rejected json.Number `json:"rejectedLogRecords"`
-			Why      string      `json:"errorMessage"`
+			Logs  json.Number `json:"rejectedLogRecords"`
+			Spans json.Number `json:"rejectedSpans"`
+			Why   string      `json:"errorMessage"`
 		} `json:"partialSuccess"`
 	}
 	if err := answered(answer, &said); err != nil {
 		return err
 	}
-	if n, _ := said.Partial.Rejected.Int64(); n > 0 {
+	if n, _ := cmp.Or(said.Partial.Logs, said.Partial.Spans).Int64(); n > 0 {
 		return &refusal{n, said.Partial.Why}
 	}
 	return nil
-}
-
-// postAs posts what was encoded as parts of a resource, under the names that OTLP gives them.
-func (o otlp) postAs(ctx context.Context, resources, scopes, parts string, encoded [][]byte) (
-	[]byte, error) {
-	resource, err := encode([]keyValue{{"service.name", anyValue{"caponier"}},
-		{"service.version", anyValue{o.version}}, {"service.instance.id", anyValue{o.instance}}})
-	if err != nil {
-		return nil, err
-	}
-	return o.post(ctx, `{"`+resources+`":[{"resource":{"attributes":`+string(resource)+`},"`+
-		scopes+`":[{"scope":{"name":"caponier/journal"},"`+parts+`":[`, encoded, `]}]}]}`)
 }
 
 // answered reads the answer of a receiver, which may be empty.

@@ -2,7 +2,6 @@ package export
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"time"
 
@@ -86,21 +85,5 @@ func (t traces) encode(e event) ([]byte, error) {
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
 func (t traces) send(ctx context.Context, encoded [][]byte) error {
-	answer, err := t.postAs(ctx, "resourceSpans", "scopeSpans", "spans", encoded)
-	if err != nil {
-		return err
-	}
-	var said struct {
-		Partial struct {
-			Rejected json.Number `json:"rejectedSpans"`
-			Why      string      `json:"errorMessage"`
-		} `json:"partialSuccess"`
-	}
-	if err := answered(answer, &said); err != nil {
-		return err
-	}
-	if n, _ := said.Partial.Rejected.Int64(); n > 0 {
-		return &refusal{n, said.Partial.Why}
-	}
-	return nil
+	return t.sendAs(ctx, "resourceSpans", "scopeSpans", "spans", encoded)
 }

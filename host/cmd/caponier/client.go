@@ -29,16 +29,10 @@ func clientAdd(g *global) *cobra.Command {
 			"is printed.",
 		Args: cobra.ExactArgs(1),
 		RunE: g.does(func(v *verb) error {
-			found, err := config.Find(g.config, g.profile)
+			text, to, err := v.entry(g, file)
 			if err != nil {
-				return usage(err)
+				return err
 			}
-			g.config = found
-			text, to, err := v.snippet(v.args[0])
-			if err != nil {
-				return usage(err)
-			}
-			to = cmp.Or(file, to)
 			if show {
 				_, err := fmt.Fprintf(v.out, "%s:\n%s", to, text)
 				return err
@@ -68,20 +62,15 @@ func clientRemove(g *global) *cobra.Command {
 			"and a file\nthat cannot be read are refused. Without an entry, nothing is changed.",
 		Args: cobra.ExactArgs(1),
 		RunE: g.does(func(v *verb) error {
-			found, err := config.Find(g.config, g.profile)
+			_, to, err := v.entry(g, file)
 			if err != nil {
-				return usage(err)
-			}
-			g.config = found
-			_, to, err := v.snippet(v.args[0])
-			if err != nil {
-				return usage(err)
+				return err
 			}
 			s, err := server(g.config)
 			if err != nil {
 				return err
 			}
-			done, err := settings.RemoveFrom(v.args[0], cmp.Or(file, to), s)
+			done, err := settings.RemoveFrom(v.args[0], to, s)
 			if err == nil {
 				fmt.Fprintln(v.out, done)
 			}
@@ -90,6 +79,18 @@ func clientRemove(g *global) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&file, "file", "", "another `FILE` than the client's own for this user")
 	return cmd
+}
+
+// entry finds the configuration, and returns a client's entry for it and the file that it belongs
+// in, which is file unless that is empty.
+func (v *verb) entry(g *global, file string) (text, to string, err error) {
+	if g.config, err = config.Find(g.config, g.profile); err == nil {
+		text, to, err = v.snippet(v.args[0])
+	}
+	if err != nil {
+		err = usage(err)
+	}
+	return text, cmp.Or(file, to), err
 }
 
 // server is this program with a configuration, as a client starts it.
