@@ -44,7 +44,8 @@ func (j *job) stage(ctx context.Context) (gate.Result, error) {
 			return gate.Result{Value: abi.StageResponse{Dir: dir}, Stage: made.Load()}, nil
 		})
 	if err != nil && over.Swap(true) { // it was made, and nobody will be told
-		j.r.ledger.Disown(*made.Load(), false)
+		c := &gate.Call{Stages: []gate.StageDir{*made.Load()}}
+		j.n.Go(func() { j.r.End(context.WithoutCancel(ctx), c) })
 	}
 	return res, err
 }

@@ -123,7 +123,9 @@ func TestAClockThatIsSetNeitherLocksOutNorExtends(t *testing.T) {
 
 // Each version since then is taken over with the tables that it has.
 func TestAStoreOfEachLaterVersionIsTakenOver(t *testing.T) {
-	undo := []string{3: "DROP TABLE snapshots", 4: "DROP TABLE steps", 5: "DROP TABLE leases",
+	undo := []string{3: "DROP TABLE snapshots", 4: "DROP TABLE steps; ALTER TABLE " +
+		"snapshots DROP COLUMN host; ALTER TABLE snapshots DROP COLUMN program",
+		5: "DROP TABLE leases",
 		6: "ALTER TABLE approvals DROP COLUMN need; ALTER TABLE approvals DROP COLUMN answers",
 		7: "ALTER TABLE stages DROP COLUMN missing"}
 	if len(undo) != schemaVersion {
@@ -137,7 +139,9 @@ func TestAStoreOfEachLaterVersionIsTakenOver(t *testing.T) {
 		if err := s.PutStage(bg, at); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.sure.Exec(strings.Join(undo[have:], ";") +
+		without := slices.Clone(undo[have:])
+		slices.Reverse(without) // the newest first
+		_, err := s.sure.Exec(strings.Join(without, ";") +
 			fmt.Sprintf(";PRAGMA user_version = %d", have))
 		if err = errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
