@@ -480,7 +480,7 @@ func (c *chaos) examine(t *testing.T) {
 		t.Error("the faults proved nothing")
 	}
 	c.last(t)
-	c.swept(t)
+	c.swept(t, append(files, removed...))
 	c.wasStepped(t, append(files, removed...))
 }
 

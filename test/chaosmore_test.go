@@ -2,12 +2,16 @@ package test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,24 +40,54 @@ func (c *chaos) upload(ctx context.Context, t *testing.T) {
 	}
 }
 
-// swept holds that the next host removes every stage, however those before it ended. A host that
-// was still ending when the first one looked keeps its own, for the second one to remove.
-func (c *chaos) swept(t *testing.T) {
+// swept holds that the next host removes every stage and partial file, however those before it
+// ended.
+func (c *chaos) swept(t *testing.T, journal []string) {
 	var left []string
-	for range 2 {
-		c.serveHTTP(t)
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-			var err error
-			left, err = filepath.Glob(filepath.Join(c.dir, "lab/nodes/*/tmp/caponier-*"))
+	gone := func() bool {
+		left = left[:0]
+		for _, in := range []string{"lab/nodes", "lab/workspace"} {
+			err := filepath.WalkDir(filepath.Join(c.dir, in),
+				func(path string, _ fs.DirEntry, err error) error {
+					if temporary.MatchString(filepath.Base(path)) {
+						left = append(left, path)
+					}
+					return ignoreGone(err)
+				})
 			must(t, err)
-			if len(left) == 0 {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
 		}
-		t.Logf("after 30 s: %q", left)
+		return len(left) == 0
 	}
-	t.Errorf("%d stages are left, such as %s", len(left), left[0])
+	gone()
+	t.Logf("when all hosts have ended: %q", left)
+	c.serveHTTP(t)
+	for end := time.Now().Add(30 * time.Second); !gone() && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if len(left) == 0 {
+		return
+	}
+	t.Errorf("30 s after the next host began: %q", left)
+	name := filepath.Base(left[0])
+	files, _ := filepath.Glob(filepath.Join(c.dir, "state/journal/*.jsonl"))
+	for _, f := range slices.Compact(slices.Sorted(slices.Values(append(files, journal...)))) {
+		data, _ := os.ReadFile(f) // may have been moved
+		for line := range strings.Lines(string(data)) {
+			if strings.Contains(line, name) {
+				t.Logf("%s: %s", filepath.Base(f), line)
+			}
+		}
+	}
+}
+
+// temporary matches what the host makes on nodes and in the workspace for a time.
+var temporary = regexp.MustCompile(`^(caponier-|\.caponier-partial-)[0-9a-f]{32}$`)
+
+func ignoreGone(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // stepClock sets the clock of all hosts forward or back, and at times right.

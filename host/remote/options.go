@@ -3,13 +3,12 @@ package remote
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 )
 
 // Options is the table [remote]. A zero field means the default that its comment names.
@@ -26,14 +25,8 @@ type Options struct {
 	Reads []string `koanf:"-"` // commands that Ask may run; see there
 	// HostID is 8 hexadecimal digits that stay the same for all processes which share a workspace
 	// and a store; "" for random ones.
-	HostID string `koanf:"-"`
-	// Made records a temporary directory of a node, or with node "" a temporary file of the
-	// workspace, before it is made; an error stops the operation. Removed is called when it is
-	// gone, perhaps more than once. Dead lists what is recorded by processes that have ended. All
-	// may be nil.
-	Made    func(node, name string) error                      `koanf:"-"`
-	Removed func(node, name string)                            `koanf:"-"`
-	Dead    func(ctx context.Context) ([]gate.StageDir, error) `koanf:"-"`
+	HostID string      `koanf:"-"`
+	Record `koanf:"-"` // of temporary files
 
 	// The following are for tests.
 
@@ -54,6 +47,8 @@ type (
 	NodeState = conn.NodeState
 	// Link describes a connection to a node.
 	Link = conn.Link
+	// Record keeps what temporary files there are, for other processes.
+	Record = files.Record
 )
 
 // KeyKinds are the kinds of host keys that a pin may be of, best first, each with the algorithms

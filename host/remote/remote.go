@@ -37,8 +37,7 @@ func New(o Options) (*Remote, error) {
 		return nil, err
 	}
 	o = o.withDefaults()
-	ledger := files.NewLedger(o.HostID,
-		files.Record{Made: o.Made, Removed: o.Removed, Dead: o.Dead})
+	ledger := files.NewLedger(o.HostID, o.Record)
 	workspace, err := files.NewWorkspace(o.Workspace, o.MaxFile, ledger)
 	if err != nil {
 		return nil, err

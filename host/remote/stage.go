@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"sync/atomic"
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
@@ -15,7 +16,9 @@ import (
 // stage makes a staging directory.
 func (j *job) stage(ctx context.Context) (gate.Result, error) {
 	root := j.r.opts.StageRoot
-	return files.With(ctx, j.n.Node, "staging below", root,
+	var made atomic.Pointer[gate.StageDir]
+	var over atomic.Bool // set by who ends first, the caller or what makes the directory
+	res, err := files.With(ctx, j.n.Node, "staging below", root,
 		func(ctx context.Context, f *files.Session, p *effect.Pledge) (gate.Result, error) {
 			real, info, err := f.Resolve(root)
 			if err != nil {
@@ -33,13 +36,18 @@ func (j *job) stage(ctx context.Context) (gate.Result, error) {
 			if err := f.MakePrivate(dir); err != nil {
 				return gate.Result{}, err
 			}
-			if err := ctx.Err(); err != nil { // the caller has gone
+			made.Store(&gate.StageDir{Node: j.n.Name, Dir: dir})
+			if over.Swap(true) { // the caller has gone
 				f.Discard(dir)
-				return gate.Result{}, err
+				return gate.Result{}, ctx.Err()
 			}
-			return gate.Result{Value: abi.StageResponse{Dir: dir},
-				Stage: &gate.StageDir{Node: j.n.Name, Dir: dir}}, nil
+			return gate.Result{Value: abi.StageResponse{Dir: dir}, Stage: made.Load()}, nil
 		})
+	if err != nil && over.Swap(true) { // it was made, and nobody will be told
+		c := &gate.Call{Stages: []gate.StageDir{*made.Load()}}
+		j.n.Go(func() { j.r.End(context.WithoutCancel(ctx), c) })
+	}
+	return res, err
 }
 
 // End removes the staging directories of a call. What cannot be removed now stays recorded, for
@@ -48,7 +56,8 @@ func (r *Remote) End(ctx context.Context, c *gate.Call) {
 	for _, s := range c.Stages {
 		if r.ledger.InUse(s) {
 			ctx, cancel := context.WithTimeout(ctx, r.opts.StepTimeout)
-			r.ledger.Disown(s, r.remove(ctx, s) == nil)
+			_, err := r.remove(ctx, s)
+			r.ledger.Disown(s, err == nil)
 			cancel()
 		}
 	}
@@ -58,45 +67,46 @@ func (r *Remote) End(ctx context.Context, c *gate.Call) {
 // the workspace. It succeeds if nothing is there any more.
 func (r *Remote) discard(ctx context.Context, at gate.StageDir) (gate.Result, error) {
 	err := r.ledger.CheckLeftover(ctx, at)
+	there := false
 	switch {
 	case err != nil:
 	case at.Node == "":
 		err = r.workspace.Remove(at.Dir)
 	default:
-		err = r.remove(ctx, at)
+		there, err = r.remove(ctx, at)
 	}
 	if err != nil {
 		return gate.Result{}, err
 	}
-	r.ledger.Disown(at, true)
+	if there {
+		r.ledger.Disown(at, true)
+	} else {
+		r.ledger.Missing(at)
+	}
 	return gate.Result{Value: struct{}{}}, nil
 }
 
-// remove removes a directory of ours from a node, and returns nil if it is gone already.
-func (r *Remote) remove(ctx context.Context, at gate.StageDir) error {
+// remove removes a directory of ours from a node. It reports whether it was there.
+func (r *Remote) remove(ctx context.Context, at gate.StageDir) (there bool, err error) {
 	n, done, err := r.enter(at.Node)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer done()
-	_, err = files.With(ctx, n.Node, "removing", at.Dir,
-		func(ctx context.Context, f *files.Session, p *effect.Pledge) (any, error) {
+	return files.With(ctx, n.Node, "removing", at.Dir,
+		func(ctx context.Context, f *files.Session, p *effect.Pledge) (bool, error) {
 			now, info, err := f.Look(at.Dir, false)
 			switch {
-			case err == nil && !now.Exists:
-				return nil, nil
-			case err == nil && (now.RealPath != at.Dir || files.Kind(info) != "dir"):
-				return nil, effect.Failed("changed",
+			case errors.Is(err, fs.ErrNotExist), err == nil && !now.Exists:
+				return false, nil
+			case err != nil:
+				return false, err
+			case now.RealPath != at.Dir || files.Kind(info) != "dir":
+				return false, effect.Failed("changed",
 					"%q is not the directory that was made", at.Dir)
-			case err == nil && !p.Send():
-				return nil, ctx.Err()
-			case err == nil:
-				err = f.Clear(ctx, at.Dir, 0)
+			case !p.Send():
+				return false, ctx.Err()
 			}
-			if errors.Is(err, fs.ErrNotExist) {
-				err = nil
-			}
-			return nil, err
+			return true, f.Clear(ctx, at.Dir, 0)
 		})
-	return err
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,6 +119,58 @@ func TestAClockThatIsSetNeitherLocksOutNorExtends(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each version since then is taken over with the tables that it has.
+func TestAStoreOfEachLaterVersionIsTakenOver(t *testing.T) {
+	undo := []string{3: "DROP TABLE snapshots", 4: "DROP TABLE steps; ALTER TABLE " +
+		"snapshots DROP COLUMN host; ALTER TABLE snapshots DROP COLUMN program",
+		5: "DROP TABLE leases",
+		6: "ALTER TABLE approvals DROP COLUMN need; ALTER TABLE approvals DROP COLUMN answers",
+		7: "ALTER TABLE stages DROP COLUMN missing"}
+	if len(undo) != schemaVersion {
+		t.Fatalf("say what version %d added", schemaVersion)
+	}
+	for have := 3; have < schemaVersion; have++ {
+		dir := filepath.Join(t.TempDir(), "state")
+		s := open(t, Options{Dir: dir})
+		want := tables(t, s)
+		at := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}
+		if err := s.PutStage(bg, at); err != nil {
+			t.Fatal(err)
+		}
+		without := slices.Clone(undo[have:])
+		slices.Reverse(without) // the newest first
+		_, err := s.sure.Exec(strings.Join(without, ";") +
+			fmt.Sprintf(";PRAGMA user_version = %d", have))
+		if err = errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, Options{Dir: dir})
+		if got := tables(t, s); !slices.Equal(got, want) {
+			t.Errorf("version %d has %q, want %q", have, got, want)
+		}
+		if dead, err := s.DeadStages(bg); len(dead) != 1 || err != nil {
+			t.Errorf("version %d: %v, %v", have, dead, err)
+		}
+	}
+}
+
+// tables lists the columns of all tables.
+func tables(t *testing.T, s *Store) (names []string) {
+	rows, err := s.quick.Query("SELECT m.name || '.' || c.name FROM sqlite_master m, " +
+		"pragma_table_info(m.name) c WHERE m.type = 'table' ORDER BY 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err = scan(rows, func(r row) (name string, err error) {
+		err = r.Scan(&name)
+		return name, err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }
 
 // Version 2 is what the releases before this one made.

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -10,16 +9,7 @@ import (
 )
 
 func TestSnapshotsAreRecordedChangedAndForgotten(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	s := open(t, Options{Dir: dir})
-	// The release before made version 3, without this table.
-	_, err := s.sure.Exec("DROP TABLE snapshots; DROP TABLE steps; DROP TABLE leases; " +
-		"ALTER TABLE approvals DROP COLUMN need; ALTER TABLE approvals DROP COLUMN answers; " +
-		"PRAGMA user_version = 3")
-	if err = errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, Options{Dir: dir})
+	s := open(t, Options{Dir: filepath.Join(t.TempDir(), "state")})
 	at := time.UnixMilli(1e12)
 	want := undo.Snapshot{Cluster: "lab", Node: "pve1", VMID: "105", Name: "caponier-a", Call: "A",
 		Principal: "ann",

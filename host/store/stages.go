@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,6 +38,33 @@ func (s *Store) RemoveStage(ctx context.Context, at gate.StageDir) error {
 	})
 }
 
+// late is how long a request of a process may be under way after its end. A kernel sends on what a
+// process that was killed has written, through an outage of the network too: Linux gives it up
+// within nine minutes.
+const late = 10 * time.Minute
+
+// MissedStage notes that a stage of a process that has ended was looked for and is not there. It
+// forgets the stage, and reports so, if it was not there [late] before either: until then a request
+// of the dead process may make it.
+func (s *Store) MissedStage(ctx context.Context, at gate.StageDir) (forgotten bool, err error) {
+	what := fmt.Sprintf("noting that the stage %s on %s is not there", at.Dir, at.Node)
+	now := s.running()
+	return get(ctx, s, s.quick, what, func(t tx) (bool, error) {
+		// what is in the future was noted before the machine started
+		err := t.exec("UPDATE stages SET missing = ?3 WHERE node = ?1 AND path = ?2 AND "+
+			"(missing = 0 OR missing > ?3)", at.Node, at.Dir, now)
+		if err != nil {
+			return false, err
+		}
+		err = t.one("DELETE FROM stages WHERE node = ?1 AND path = ?2 AND missing <= ?3", at.Node,
+			at.Dir, now-late.Milliseconds())
+		if errors.Is(err, ErrNone) {
+			return false, nil
+		}
+		return err == nil, err
+	})
+}
+
 // DeadStages lists the stages of processes that have ended.
 func (s *Store) DeadStages(ctx context.Context) (dead []gate.StageDir, err error) {
 	type stage struct {
@@ -54,6 +82,14 @@ func (s *Store) DeadStages(ctx context.Context) (dead []gate.StageDir, err error
 		return nil, err
 	}
 	ended := map[string]bool{}
+	// the files of those that have ended and left nothing go too
+	files, _ := filepath.Glob(filepath.Join(s.opt.Dir, "process-*.lock"))
+	for _, f := range files {
+		name := filepath.Base(f)
+		if ended[name], err = s.ended(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", what, err)
+		}
+	}
 	for _, f := range found {
 		if _, known := ended[f.process]; !known {
 			if ended[f.process], err = s.ended(f.process); err != nil {
@@ -75,11 +111,16 @@ func (s *Store) alive() (string, error) {
 		return s.process, nil
 	}
 	name := fmt.Sprintf("process-%d-%s.lock", os.Getpid(), strings.ToLower(rand.Text()[:8]))
-	f, err := os.OpenFile(filepath.Join(s.opt.Dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	path := filepath.Join(s.opt.Dir, name)
+	f, err := os.OpenFile(path+".new", os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return "", err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil { // it has its name once it is locked, so that nobody takes it for a dead one's
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
 		return "", errors.Join(err, os.Remove(f.Name()), f.Close())
 	}
 	s.process, s.lock = name, f
@@ -106,11 +147,13 @@ func (s *Store) ended(process string) (bool, error) {
 		return false, err
 	}
 	defer f.Close()
-	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	// shared, so that two processes which ask at the same time do not take each other for it
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
 	case errors.Is(err, unix.EWOULDBLOCK):
 		return false, nil
 	case err != nil:
 		return false, err
 	}
-	return true, os.Remove(path)
+	_ = os.Remove(path) // another one may be first, and what stays is removed the next time
+	return true, nil
 }

@@ -194,28 +194,21 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err := t.row("PRAGMA user_version").Scan(&have); err != nil {
 			return err
 		}
-		change := ""
-		switch have {
-		case schemaVersion:
+		change, from := "", have
+		later := []string{3: snapshots, 4: steps, 5: leases, 6: answers, 7: missing}
+		switch {
+		case have == schemaVersion:
 			return nil
-		case 0:
-			change = schema + added + snapshots + steps + leases + answers
-		case 2:
-			change = "DROP TABLE tokens; DELETE FROM approvals WHERE state = 'cancelled';" +
-				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;" +
-				added + snapshots + steps + leases + answers
-		case 3:
-			change = snapshots + steps + leases + answers
-		case 4:
-			change = steps + leases + answers
-		case 5:
-			change = leases + answers
-		case 6:
-			change = answers
-		default:
+		case have == 0:
+			change, from = schema+added, 3
+		case have == 2:
+			change, from = "DROP TABLE tokens; DELETE FROM approvals WHERE state = 'cancelled';"+
+				"ALTER TABLE approvals ADD COLUMN origin INTEGER NOT NULL DEFAULT 0;"+added, 3
+		case have < 3 || have > schemaVersion:
 			return fmt.Errorf("it has the schema version %d, this program reads %d; move it away "+
 				"to begin a new one", have, schemaVersion)
 		}
+		change += strings.Join(later[from:], "\n")
 		return t.exec(fmt.Sprintf("%s\nPRAGMA user_version = %d;", change, schemaVersion))
 	})
 }
@@ -234,7 +227,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lock != nil {
-		errs = append(errs, os.Remove(s.lock.Name()), s.lock.Close())
+		errs = append(errs, os.Remove(filepath.Join(s.opt.Dir, s.process)), s.lock.Close())
 		s.lock = nil
 	}
 	return errors.Join(errs...)
@@ -377,5 +370,13 @@ func (s *Store) origin() int64 { return s.opt.Now().Add(-s.opt.Boot()).UnixMilli
 // live holds for rows that have begun and have not expired, and since when the clock was not set
 // back. Its arguments are ms() and origin(). Clocks that are steered may lose a thousandth.
 const live = "expires > ?1 AND expires - ttl <= ?1 + 2000 AND origin <= ?2 + 2000 + ttl / 1000"
+
+// running is how long the machine runs in milliseconds, or the clock's time where it is not known.
+func (s *Store) running() int64 {
+	if boot := s.opt.Boot(); boot > 0 {
+		return boot.Milliseconds()
+	}
+	return s.ms()
+}
 
 func (s *Store) day() string { return s.opt.Now().UTC().Format(time.DateOnly) }

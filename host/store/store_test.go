@@ -10,7 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -261,6 +263,73 @@ func BenchmarkTake(b *testing.B) {
 			b.Fatal(err)
 		}
 		back()
+	}
+}
+
+// Hosts that start at the same time all see what a dead one left, none takes another one that looks
+// for the process, and the files of processes go.
+func TestAllHostsThatLookAtOnceSeeWhatADeadOneLeft(t *testing.T) {
+	dir := t.TempDir()
+	var hosts []*Store
+	for range 4 {
+		hosts = append(hosts, open(t, Options{Dir: dir}))
+	}
+	for n := range 100 {
+		at := gate.StageDir{Node: "pve1", Dir: fmt.Sprint("/tmp/", n)}
+		dead := open(t, Options{Dir: dir})
+		if err := dead.PutStage(bg, at); err != nil {
+			t.Fatal(err)
+		}
+		lock := filepath.Join(dir, dead.process)
+		err := errors.Join(os.Link(lock, lock+".kept"), dead.Close(),
+			os.Rename(lock+".kept", lock))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		begin := make(chan struct{})
+		for _, s := range hosts {
+			all.Go(func() {
+				<-begin
+				if ended, err := s.ended(dead.process); !ended || err != nil {
+					t.Errorf("ended %v, %v", ended, err)
+				}
+				found, err := s.DeadStages(bg)
+				if err != nil || !slices.Equal(found, []gate.StageDir{at}) {
+					t.Errorf("found %v, %v", found, err)
+				}
+			})
+		}
+		close(begin)
+		all.Wait()
+		if left, _ := filepath.Glob(dir + "/process-*"); len(left) > 0 {
+			t.Fatalf("left: %q", left)
+		}
+		if err := hosts[0].RemoveStage(bg, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A record of what is not there stays as long as a request may be under way, whatever happens to
+// the clock and the machine.
+func TestAMissingStageIsForgottenWhenNothingCanMakeItAnyMore(t *testing.T) {
+	at, boot, clock := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}, time.Hour, time.Unix(1e9, 0)
+	s := open(t, Options{Dir: t.TempDir(), Now: func() time.Time { return clock },
+		Boot: func() time.Duration { return boot }})
+	if err := s.PutStage(bg, at); err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		runs, clock time.Duration
+		forgotten   bool
+	}{{0, 0, false}, {9 * time.Minute, 0, false}, {0, 26 * time.Hour, false},
+		{-time.Hour, -26 * time.Hour, false}, // the machine started again
+		{9 * time.Minute, 0, false}, {time.Minute, 0, true}} {
+		boot, clock = boot+c.runs, clock.Add(c.clock)
+		if forgotten, err := s.MissedStage(bg, at); forgotten != c.forgotten || err != nil {
+			t.Errorf("%d: forgotten %v, %v", i, forgotten, err)
+		}
 	}
 }
 

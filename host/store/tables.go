@@ -20,5 +20,8 @@ var leases string
 //go:embed answers.sql
 var answers string
 
+//go:embed missing.sql
+var missing string
+
 // schemaVersion goes up with every change of the tables.
-const schemaVersion = 7
+const schemaVersion = 8

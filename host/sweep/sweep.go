@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -38,13 +39,22 @@ var Tool = native.Tool{
 			if err != nil {
 				errs = append(errs, err)
 			}
-			if op := (*gate.OpError)(nil); node != "" && errors.As(err, &op) {
-				break // the node is away
+			op := (*gate.OpError)(nil)
+			if errors.As(err, &op) && slices.Contains(away, op.Code) {
+				errs = append(errs, errAway)
+				break
 			}
 		}
 		return nil, errors.Join(errs...)
 	},
 }
+
+// away are the codes of errors that are not of the one name: each further one would wait in vain.
+// Any other must not keep the names behind it from being removed.
+var away = []string{"connection", "credentials", "host_key", "lost", "timeout", "cancelled",
+	"protocol", "not_permitted_on_node", "internal"}
+
+var errAway = errors.New("nothing else on it can be removed now")
 
 // Sweeper removes temporary directories of nodes, and temporary files of the workspace, which have
 // Node "". No field may be nil.
@@ -57,20 +67,28 @@ type Sweeper struct {
 	refused bool // the last sweep was
 }
 
-// Run sweeps at once and then every five minutes. It returns when ctx ends.
+// Run sweeps at once and then every five minutes; after a sweep that found something it looks again
+// in five seconds, then in ten, and so on, since something may be left. It returns when ctx ends.
 func (s *Sweeper) Run(ctx context.Context) {
-	for {
-		s.sweep(ctx)
+	const soon, late = 5 * time.Second, 5 * time.Minute
+	for wait := soon; ; {
+		next := late
+		if found := s.sweep(ctx); found {
+			next, wait = wait, min(2*wait, late)
+		} else {
+			wait = soon
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(5 * time.Minute):
+		case <-time.After(next):
 		}
 	}
 }
 
-// sweep removes everything in Left, with one call for each node.
-func (s *Sweeper) sweep(ctx context.Context) {
+// sweep removes everything in Left, with calls for each node. It reports whether it found anything,
+// or could not look.
+func (s *Sweeper) sweep(ctx context.Context) bool {
 	left, err := s.Left(ctx)
 	if err != nil && ctx.Err() == nil {
 		slog.Warn("looking for what dead processes left behind", "error", err)
@@ -81,30 +99,34 @@ func (s *Sweeper) sweep(ctx context.Context) {
 		if names[at.Node] == nil {
 			nodes = append(nodes, at.Node)
 		}
-		if len(names[at.Node]) < most { // the others the next time
-			names[at.Node] = append(names[at.Node], at.Dir)
-		}
+		names[at.Node] = append(names[at.Node], at.Dir)
 	}
 	var refusal error
 	for _, node := range nodes {
-		if ctx.Err() != nil {
-			return
+		for some := range slices.Chunk(names[node], most) {
+			if ctx.Err() != nil {
+				return true
+			}
+			a := s.Call(ctx, name, map[string]any{"node": node, "names": some})
+			if a.Err == nil {
+				slog.Info("what a process left behind is gone", "node", node, "names", some)
+				continue
+			}
+			if errors.Is(a.Err, gate.ErrRefused) {
+				refusal = a.Err
+				break
+			}
+			slog.Warn("removing what a process left behind", "node", node, "names", some,
+				"error", a.Err)
+			if errors.Is(a.Err, errAway) {
+				break
+			}
 		}
-		a := s.Call(ctx, name, map[string]any{"node": node, "names": names[node]})
-		if a.Err == nil {
-			slog.Info("removed what a process left behind", "node", node, "names", names[node])
-			continue
-		}
-		if errors.Is(a.Err, gate.ErrRefused) {
-			refusal = a.Err
-			continue
-		}
-		slog.Warn("removing what a process left behind", "node", node, "names", names[node],
-			"error", a.Err)
 	}
 	if refusal != nil && !s.refused {
 		slog.Warn("what processes left behind stays, since the host may not remove it",
 			"error", refusal)
 	}
 	s.refused = refusal != nil
+	return len(left) > 0 || err != nil
 }

@@ -28,6 +28,14 @@ func (h *host) openRemote() (err error) {
 		}
 	}
 	o.Dead = h.store.stages.DeadStages
+	o.Missing = func(node, name string) bool {
+		at := gate.StageDir{Node: node, Dir: name}
+		forgotten, err := h.store.stages.MissedStage(context.Background(), at)
+		if err != nil {
+			slog.Warn("a record stays of what is not there", "error", err)
+		}
+		return forgotten
+	}
 	if h.remote, err = remote.New(o); err != nil {
 		return err
 	}

@@ -29,9 +29,12 @@ type Record struct {
 	// Made records a temporary directory of a node, or with node "" a temporary file of the
 	// workspace, before it is made; an error stops the operation. Removed is called when it is
 	// gone, perhaps more than once. Dead lists what is recorded by processes that have ended.
+	// Missing says that a directory of a node was looked for and is not there; it reports whether
+	// the record is gone with it, or stays since a request may be under way that makes it.
 	Made    func(node, name string) error
 	Removed func(node, name string)
 	Dead    func(ctx context.Context) ([]gate.StageDir, error)
+	Missing func(node, name string) (forgotten bool)
 }
 
 // Ledger lists the temporary directories of nodes, and, with node "", the temporary files of the
@@ -91,6 +94,20 @@ func (l *Ledger) Disown(at gate.StageDir, gone bool) {
 	l.mu.Unlock()
 	if gone && l.record.Removed != nil {
 		l.record.Removed(at.Node, at.Dir)
+	}
+}
+
+// Missing notes that something temporary, which is not in use, was looked for and is not there. A
+// file of the workspace is then gone. A directory of a node stays recorded as long as a request may
+// be under way that makes it.
+func (l *Ledger) Missing(at gate.StageDir) {
+	switch {
+	case at.Node == "" || l.record.Missing == nil:
+		l.Disown(at, true)
+	case l.record.Missing(at.Node, at.Dir):
+		l.mu.Lock()
+		delete(l.use, at)
+		l.mu.Unlock()
 	}
 }
 

@@ -61,13 +61,20 @@ func (f *Session) Discard(dir string) {
 	ctx, cancel := context.WithTimeout(n.Context(), n.stall)
 	defer cancel()
 	_, err := effect.Guarded(func() (any, error) { return nil, f.Clear(ctx, dir, 0) })
-	n.made.Disown(gate.StageDir{Node: n.Name, Dir: dir},
-		err == nil || errors.Is(err, fs.ErrNotExist))
+	n.made.Disown(gate.StageDir{Node: n.Name, Dir: dir}, err == nil)
 }
 
-// Clear removes a directory of ours with the files in it. We make none deeper than that; a command
-// may have.
+// Clear removes a directory of ours with the files in it, and returns nil when it is gone, perhaps
+// by another process that removes it too. We make none deeper than that; a command may have.
 func (f *Session) Clear(ctx context.Context, dir string, depth int) error {
+	err := f.clear(ctx, dir, depth)
+	if errors.Is(err, fs.ErrNotExist) { // of dir: what is missing in it is no error of clear
+		return nil
+	}
+	return err
+}
+
+func (f *Session) clear(ctx context.Context, dir string, depth int) error {
 	if depth > 8 {
 		return effect.Failed("too_large", "%q is nested too deeply to be removed", dir)
 	}
@@ -85,7 +92,7 @@ func (f *Session) Clear(ctx context.Context, dir string, depth int) error {
 		} else {
 			err = f.Client.Remove(name) // a link is removed, not followed
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
