@@ -43,7 +43,8 @@ func TestAnApproverSignsInAtAProviderInABrowser(t *testing.T) {
 	sub.Store("auth0|ann")
 	idp := provider(t, &sub)
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
-	s.rewrite(t, "\nprincipals:\n", "\nprincipals:\n  agent-a: {auth: [token], roles: [operator]}\n")
+	s.rewrite(t, "\nprincipals:\n",
+		"\nprincipals:\n  agent-a: {auth: [token], roles: [operator]}\n")
 	page := freeAddress(t)
 	f, err := os.OpenFile(s.config, os.O_APPEND|os.O_WRONLY, 0)
 	must(t, err)

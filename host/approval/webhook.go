@@ -70,8 +70,9 @@ func (a *Approvals) announce(r Request) {
 	if base := a.opt.base(); base != "" {
 		n.Link = base + "/approvals/" + r.ID
 	}
-	a.people.Tell(notify.Notice{ID: r.ID, Principal: r.Principal, Tool: r.Tool, Target: n.Target,
-		Expires: r.Expires, Link: n.Link, Given: n.Given, Need: n.Need}, func(service string, err error) {
+	tell := notify.Notice{ID: r.ID, Principal: r.Principal, Tool: r.Tool, Target: n.Target,
+		Expires: r.Expires, Link: n.Link, Given: n.Given, Need: n.Need}
+	a.people.Tell(tell, func(service string, err error) {
 		a.opt.Log.Error("people were not told of a request; they can still decide", "service",
 			service, "id", r.ID, "error", err)
 	})

@@ -29,8 +29,9 @@ type upload struct {
 	// octal; "" keeps the mode of a file that is replaced, and is 0600 for a new one
 	mode      string
 	overwrite bool
-	digest    string         // that the bytes must have, in the form of [Remote.Digests]; "" for any
-	screen    io.WriteCloser // of the question; may be nil
+	// that the bytes must have, in the form of [Remote.Digests]; "" for any
+	digest string
+	screen io.WriteCloser // of the question; may be nil
 }
 
 func (v *visit) write(op abi.SFTPWrite) (gate.Result, error) {

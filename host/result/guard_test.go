@@ -266,8 +266,8 @@ func TestAQuestionIsPutAsItIsOrNotAtAll(t *testing.T) {
 				"refuse": false, "": false} {
 				n := &node{}
 				res, err := execute(&rules{action: action}, n, op)
-				if n.ran != asked || (err == nil) != asked || !asked &&
-					(len(res.Hits) == 0 || !strings.Contains(err.Error(), "the user is not asked")) {
+				if n.ran != asked || (err == nil) != asked || !asked && (len(res.Hits) == 0 ||
+					!strings.Contains(err.Error(), "the user is not asked")) {
 					t.Errorf("%s, %s: asked %t, hits %v, %v", name, action, n.ran, res.Hits, err)
 				}
 			}
@@ -284,7 +284,8 @@ func TestAQuestionIsPutAsItIsOrNotAtAll(t *testing.T) {
 func TestWhatAPluginSaysIsMasked(t *testing.T) {
 	for name, key := range made(t) {
 		said := (&result.Guard{Policy: &rules{action: "allow"}}).Said(t.Context(), "key: "+key)
-		if !strings.Contains(said, "[caponier:masked:") || strings.Contains(said, key[len(key)/2:]) {
+		if !strings.Contains(said, "[caponier:masked:") ||
+			strings.Contains(said, key[len(key)/2:]) {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
