@@ -40,7 +40,7 @@ func (r *release) packages(name, arch string, all, pages []entry) {
 	}
 	for _, e := range all {
 		if e.link != "" {
-			contents = append(contents, content{Src: e.link, Dst: home + e.name, Type: "symlink"})
+			contents = append(contents, link(e.link, home+e.name))
 			continue
 		}
 		add(home+e.name, e.data, uint32(mode(e)))
@@ -56,7 +56,7 @@ func (r *release) packages(name, arch string, all, pages []entry) {
 	}
 	add("/usr/share/doc/caponier/copyright", read("LICENSE"), 0o644)
 	contents = append(contents,
-		content{Src: home + "build/caponier", Dst: "/usr/bin/caponier", Type: "symlink"},
+		link(home+"build/caponier", "/usr/bin/caponier"),
 		content{Dst: "/etc/caponier", Type: "dir", Info: &fileInfo{0o750}},
 		content{Dst: "/var/lib/caponier", Type: "dir", Info: &fileInfo{0o700}})
 	config, err := json.MarshalIndent(map[string]any{
@@ -158,4 +158,10 @@ func page(name, version, help string) string {
 		section("Description", about)
 	}
 	return out
+}
+
+// link is a symbolic link with a mode: without one nfpm takes that of whatever this machine has at
+// the target.
+func link(to, at string) content {
+	return content{Src: to, Dst: at, Type: "symlink", Info: &fileInfo{0o777}}
 }
