@@ -167,12 +167,13 @@ COMMIT = $$(git rev-parse HEAD 2>/dev/null || echo unknown)
 DIST = $(GO) run ./packaging/dist -version $(VERSION)
 CONNECT := darwin/amd64,darwin/arm64,windows/amd64,windows/arm64,linux/amd64,linux/arm64
 release:
-	@test $(VERSION) != 0.0.0 && test -n "$(KEY)" || { echo 'usage: make release VERSION=1.2.3 KEY=FILE # a private OpenSSH key, or a public one whose other half an agent holds'; exit 2; }
+	@test $(VERSION) != 0.0.0 && test -n "$(KEY)" || { echo 'usage: make release VERSION=1.2.3 KEY=FILE [MINISIGN_KEY=FILE] # a private OpenSSH key, or a public one whose other half an agent holds; a secret key of minisign'; exit 2; }
 	@test -z "$$(git status --porcelain)" || { echo 'release: there are changes that no commit has'; exit 1; }
 	$(DIST) -commit $(COMMIT) -arch amd64,arm64 -connect $(CONNECT) -out build/release
 	@$(MAKE) --no-print-directory sign DIR=build/release
 sign:
 	@rm -f $(DIR)/SHA256SUMS.sig; ssh-keygen -q -Y sign -n file -f "$(KEY)" $(DIR)/SHA256SUMS
+	@rm -f $(DIR)/SHA256SUMS.minisig; test -z "$(MINISIGN_KEY)" || minisign -S -s "$(MINISIGN_KEY)" -m $(DIR)/SHA256SUMS >/dev/null
 dist:
 	$(DIST) -commit $(COMMIT) -connect $(CONNECT) -out build/dist
 dist-check: dist

@@ -297,7 +297,8 @@ var ids = regexp.MustCompile(`[0-9A-V]{26}`)
 func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
 	s := undoing(t, "")
 	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+
-		"\nsnapshot: {tools: [stop_guest], optional: false, keep: 5, keep_days: 7}\n")
+		"\nsnapshot: {tools: [stop_guest, stop_vm, stop_container, proxmox_stop_container], "+
+		"optional: false, keep: 5, keep_days: 7}\n")
 	s.rewrite(t, "\nprincipals:\n", "\nprincipals:\n  other: {auth: [config], roles: [operator]}\n")
 	calls := map[string]string{"nobody made": "06H0000000000000000000000A"}
 	for what, args := range map[string][]string{

@@ -28,12 +28,23 @@ const maxMessage = 32 << 20
 
 // Options say what is bridged. In and Out speak MCP, one message a line; Say is for people.
 type Options struct {
-	URL       string // of the host: its /mcp
-	Token     string // a bearer token, or none
-	CAFile    string // certificates in PEM to trust beside the system's
+	URL    string // of the host: its /mcp
+	Token  string // a bearer token, or none
+	CAFile string // certificates in PEM to trust beside the system's
+	// SignIn has tokens where Token has none; nil: nobody signs in
+	SignIn    SignIn
 	In        io.Reader
 	Out, Say  io.Writer
 	UserAgent string
+}
+
+// SignIn has the tokens of somebody who signs in. Its methods may be called concurrently.
+type SignIn interface {
+	// Token returns a token, or "" for none.
+	Token(ctx context.Context) (string, error)
+	// Refused gets another token after res refused this one, and closes the body of res. With an
+	// error there is none.
+	Refused(ctx context.Context, res *http.Response, token string) error
 }
 
 // message is what the bridge reads of a message.
@@ -70,10 +81,13 @@ type bridge struct {
 // Run bridges until In ends and every request is answered, or ctx ends. An error says why it could
 // not begin: a host that is away is told to the client, request by request.
 func Run(ctx context.Context, o Options) error {
-	client, err := o.client()
+	t, err := Transport(o.URL, o.CAFile)
 	if err != nil {
 		return err
 	}
+	client := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	b := &bridge{Options: o, http: client, cancels: map[string]context.CancelFunc{}}
@@ -210,9 +224,10 @@ func (b *bridge) write(data []byte) bool {
 	return err == nil
 }
 
-// client returns an HTTP client that shows the token to this host alone.
-func (o Options) client() (*http.Client, error) {
-	u, err := url.Parse(o.URL)
+// Transport returns what connects to the host of a URL, which must be https or on this machine. It
+// trusts the certificates of caFile too, if that is not empty.
+func Transport(to, caFile string) (*http.Transport, error) {
+	u, err := url.Parse(to)
 	if err != nil {
 		return nil, err
 	}
@@ -220,13 +235,13 @@ func (o Options) client() (*http.Client, error) {
 	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 	switch {
 	case u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
-		return nil, fmt.Errorf("%q: want a URL such as https://caponier.example.org/mcp", o.URL)
+		return nil, fmt.Errorf("%q: want a URL such as https://caponier.example.org/mcp", to)
 	case u.Scheme == "http" && !local:
-		return nil, fmt.Errorf("%s: without https, anybody on the way could read the token", o.URL)
+		return nil, fmt.Errorf("%s: without https, anybody on the way could read the token", to)
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
 		if err != nil {
 			return nil, err
 		}
@@ -235,17 +250,23 @@ func (o Options) client() (*http.Client, error) {
 			pool = x509.NewCertPool()
 		}
 		if !pool.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM", o.CAFile)
+			return nil, fmt.Errorf("%s holds no certificate in PEM", caFile)
 		}
 		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}, nil
+	return t, nil
+}
+
+// token is what the next request shows, or "".
+func (b *bridge) token(ctx context.Context) (string, error) {
+	if b.Token != "" || b.SignIn == nil {
+		return b.Token, nil
+	}
+	return b.SignIn.Token(ctx)
 }
 
 // request makes a request of this session.
-func (b *bridge) request(ctx context.Context, method string, body []byte, m message) (
+func (b *bridge) request(ctx context.Context, method string, body []byte, m message, token string) (
 	*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, b.URL, bytes.NewReader(body))
 	if err != nil {
@@ -261,8 +282,8 @@ func (b *bridge) request(ctx context.Context, method string, body []byte, m mess
 	set("User-Agent", b.UserAgent)
 	set("Accept", map[bool]string{true: "text/event-stream",
 		false: "application/json, text/event-stream"}[method == http.MethodGet])
-	if b.Token != "" {
-		set("Authorization", "Bearer "+b.Token)
+	if token != "" {
+		set("Authorization", "Bearer "+token)
 	}
 	set("Mcp-Protocol-Version", cmp.Or(m.Params.Meta.Version, b.version))
 	if method == http.MethodPost {
@@ -286,16 +307,28 @@ func (b *bridge) request(ctx context.Context, method string, body []byte, m mess
 // pauses are those between the attempts to reach a host, while nothing was sent yet.
 var pauses = []time.Duration{300 * time.Millisecond, time.Second, 3 * time.Second}
 
-// do makes a request. It is repeated only as long as no connection could be made: what was sent may
-// have been done.
+// do makes a request. It is repeated as long as no connection could be made, and twice where the
+// host wants another token: then it was not looked at. What else was sent may have been done.
 func (b *bridge) do(ctx context.Context, method string, body []byte, m message) (
 	*http.Response, error) {
-	for i := 0; ; i++ {
-		r, err := b.request(ctx, method, body, m)
+	for i, tokens := 0, 0; ; i++ {
+		token, err := b.token(ctx)
+		if err != nil {
+			return nil, err
+		}
+		r, err := b.request(ctx, method, body, m, token)
 		if err != nil {
 			return nil, err
 		}
 		res, err := b.http.Do(r)
+		if err == nil && b.wantsToken(res) && tokens < 2 {
+			if err := b.SignIn.Refused(ctx, res, token); err != nil {
+				return nil, err
+			}
+			tokens++
+			i--
+			continue
+		}
 		if err == nil {
 			return res, nil
 		}
@@ -312,6 +345,13 @@ func (b *bridge) do(ctx context.Context, method string, body []byte, m message) 
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// wantsToken reports whether a host refuses a request for its token, and another one could help.
+func (b *bridge) wantsToken(res *http.Response) bool {
+	return b.Token == "" && b.SignIn != nil && (res.StatusCode == http.StatusUnauthorized ||
+		res.StatusCode == http.StatusForbidden &&
+			strings.Contains(res.Header.Get("WWW-Authenticate"), "insufficient_scope"))
 }
 
 // Token returns the token in a file, or the one in $CAPONIER_TOKEN if file is empty.

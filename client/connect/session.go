@@ -154,7 +154,11 @@ func (b *bridge) listen(ctx context.Context) {
 
 // hear opens the stream once, and reports whether it is worth another attempt.
 func (b *bridge) hear(ctx context.Context) bool {
-	r, err := b.request(ctx, http.MethodGet, nil, message{})
+	token, err := b.token(ctx)
+	if err != nil {
+		return true // the provider may come back
+	}
+	r, err := b.request(ctx, http.MethodGet, nil, message{}, token)
 	if err != nil {
 		return false
 	}
@@ -177,7 +181,8 @@ func (b *bridge) end(ctx context.Context) {
 	if b.session == "" {
 		return
 	}
-	r, err := b.request(ctx, http.MethodDelete, nil, message{})
+	token, _ := b.token(ctx)
+	r, err := b.request(ctx, http.MethodDelete, nil, message{}, token)
 	if err != nil {
 		return
 	}

@@ -120,6 +120,9 @@ func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, 
 	}
 	a.opt.Log.Info("approval decided", "id", now.ID, "state", now.State, "by", now.By,
 		"channel", now.Channel, "principal", now.Principal, "tool", now.Tool)
+	if now.State == Waiting { // for another person
+		a.announce(now)
+	}
 	return now, nil
 }
 

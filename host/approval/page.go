@@ -63,6 +63,7 @@ type view struct {
 	Looked   bool
 	// the identity provider's host, when people may sign in there, and where to go on there
 	Provider, Next string
+	For            string  // the request that a person who is not signed in came for
 	Typed          Verdict // what the person wrote, in a page with an Error about it
 }
 
@@ -90,6 +91,12 @@ func (a *Approvals) fail(w http.ResponseWriter, status int, who, msg string) {
 		v.Provider = a.provider()
 	}
 	a.render(w, status, "error", v)
+}
+
+// greet asks a person to sign in.
+func (a *Approvals) greet(w http.ResponseWriter, r *http.Request, msg string) {
+	a.render(w, http.StatusUnauthorized, "error", view{Title: "Not done", Error: msg,
+		Provider: a.provider(), For: r.PathValue("id")})
 }
 
 // loginForm only shows a button: the ticket is used when it is pressed, not when the link is looked
@@ -142,12 +149,12 @@ func (a *Approvals) signedIn(
 		const link = " An operator can make a link: caponier approvals link"
 		c, err := r.Cookie(cookieName)
 		if err != nil {
-			a.fail(w, http.StatusUnauthorized, "", "Sign in first."+link)
+			a.greet(w, r, "Sign in first."+link)
 			return
 		}
 		in, err := a.find(r.Context(), "", c.Value)
 		if err != nil {
-			a.fail(w, http.StatusUnauthorized, "", "You are not signed in, or no longer."+link)
+			a.greet(w, r, "You are not signed in, or no longer."+link)
 			return
 		}
 		if r.Method == http.MethodPost {

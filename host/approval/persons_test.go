@@ -1,9 +1,12 @@
 package approval_test
 
 import (
+	"encoding/json"
 	"errors"
 	"html"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -146,5 +149,52 @@ func TestTheClientIsNotAskedForMoreThanAYes(t *testing.T) {
 	if refused := (*gate.Refused)(nil); !errors.As(err, &refused) ||
 		refused.Failed[0] != "approval.channels" {
 		t.Errorf("%v", err)
+	}
+}
+
+// People are told once of the request, and once of each yes that is not enough.
+func TestTheNextPersonIsToldOfAYes(t *testing.T) {
+	told := make(chan map[string]any, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var n map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&n); err != nil {
+			t.Error(err)
+		}
+		told <- n
+	}))
+	defer hook.Close()
+	w := newWorld(t, func(o *approval.Options) {
+		o.Webhook = approval.Webhook{URL: hook.URL, Secret: strings.Repeat("s", 32)}
+		o.URL = "https://approve.example.org"
+	})
+	three := both()
+	three.Obligations.Needs.Approvers = 3
+	three.Obligations.Approvers = []string{"*"}
+	id := w.waitsFor(three)
+	yes := approval.Verdict{Request: id, Approve: true, Ticket: "OPS-7", Note: "it hangs",
+		Channel: approval.Web}
+	for i, who := range []string{"ann", "ann", "bob"} {
+		yes.By = who
+		if _, err := w.a.Decide(t.Context(), yes); (err != nil) != (i == 1) {
+			t.Fatalf("%s: %v", who, err)
+		}
+	}
+	if _, err := w.a.Decide(t.Context(), approval.Verdict{Request: id, By: "bob",
+		Channel: approval.Web}); err != nil { // and of a no nobody
+		t.Fatal(err)
+	}
+	w.a.Told(t.Context())
+	close(told)
+	seen := map[float64]int{}
+	for n := range told {
+		given, _ := n["given"].(float64)
+		seen[given]++
+		if n["need"] != 3.0 || n["id"] != id || n["event"] != "approval.waiting" ||
+			n["link"] != "https://approve.example.org/approvals/"+id {
+			t.Errorf("told %v", n)
+		}
+	}
+	if !maps.Equal(seen, map[float64]int{0: 1, 1: 1, 2: 1}) {
+		t.Errorf("told of %v, want once each of the request and of two answers", seen)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -15,17 +16,24 @@ const (
 	attemptCookie = "caponier_signin"
 	attemptMark   = "oidc-" // begins the ids of attempts, which the store keeps beside sessions
 	attemptLife   = 10 * time.Minute
-	attemptName   = "(signing in)" // no approver's name
+	// is no approver's name; the request that the person came for may follow
+	attemptName = "(signing in)"
+
+	// providerLife bounds how long a person who is removed at the provider stays signed in.
+	providerLife = time.Hour
 )
 
 // toProvider begins an attempt. It answers with a page, not with a redirect: browsers hold those of
 // a form against form-action, and the provider may send people on to others.
 func (a *Approvals) toProvider(w http.ResponseWriter, r *http.Request) {
-	secret, now := rand.Text(), a.opt.Now()
+	secret, name, now := rand.Text(), attemptName, a.opt.Now()
+	if id := r.PostFormValue("request"); requestForm.MatchString(id) {
+		name += id
+	}
 	to, err := a.oidc.URL(r.Context(), secret)
 	if err == nil {
 		err = a.store.Begin(r.Context(), Session{ID: sessionID(attemptMark, secret),
-			Name: attemptName, Created: now, Expires: now.Add(attemptLife)})
+			Name: name, Created: now, Expires: now.Add(attemptLife)})
 	}
 	if err != nil {
 		a.notSignedIn(w, err)
@@ -37,7 +45,8 @@ func (a *Approvals) toProvider(w http.ResponseWriter, r *http.Request) {
 }
 
 // fromProvider ends an attempt. All that the address says counts only with the cookie of the
-// browser that began it, and once. Where it goes on does not depend on the address.
+// browser that began it, and once. Where it goes on does not depend on the address: to the request
+// that the person came for, or to the list.
 func (a *Approvals) fromProvider(w http.ResponseWriter, r *http.Request) {
 	secret := ""
 	if c, err := r.Cookie(attemptCookie); err == nil {
@@ -49,8 +58,12 @@ func (a *Approvals) fromProvider(w http.ResponseWriter, r *http.Request) {
 		return // an attempt that this browser may have goes on
 	}
 	a.attempt(w, "", time.Unix(1, 0))
-	if n, err := a.store.EndSessions(r.Context(), sessionID(attemptMark, secret), ""); err != nil ||
-		n != 1 {
+	attempts, err := a.store.Sessions(r.Context(), sessionID(attemptMark, secret))
+	n := int64(0)
+	if err == nil {
+		n, err = a.store.EndSessions(r.Context(), sessionID(attemptMark, secret), "")
+	}
+	if err != nil || n != 1 || len(attempts) != 1 {
 		a.notSignedIn(w, errors.Join(errors.New("the attempt is over, or too old"), err))
 		return
 	}
@@ -59,15 +72,23 @@ func (a *Approvals) fromProvider(w http.ResponseWriter, r *http.Request) {
 		a.notSignedIn(w, err)
 		return
 	}
-	session, until, err := a.begin(r.Context(), "", name, a.opt.Session)
+	session, until, err := a.begin(r.Context(), "", name,
+		min(a.opt.Session, providerLife))
 	if err != nil {
 		a.notSignedIn(w, err)
 		return
 	}
 	a.opt.Log.Info("signed in to the approvals page", "name", name, "issuer", a.opt.OIDC.Issuer)
 	a.setCookie(w, session, until)
-	http.Redirect(w, r, "/approvals", http.StatusSeeOther)
+	to := "/approvals"
+	if id := strings.TrimPrefix(attempts[0].Name, attemptName); id != "" {
+		to += "/" + id
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
 }
+
+// requestForm is the form of newID.
+var requestForm = regexp.MustCompile(`^[a-z0-9]{16}$`)
 
 func (a *Approvals) attempt(w http.ResponseWriter, secret string, until time.Time) {
 	http.SetCookie(w, &http.Cookie{Name: attemptCookie, Value: secret, Path: "/approvals",

@@ -1,6 +1,7 @@
 package approval_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -107,6 +108,38 @@ func TestAnApproverSignsInAtTheProvider(t *testing.T) {
 	}
 	all, err := w.a.Sessions(t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != "ann" {
+		t.Error(all, err)
+	}
+}
+
+// Who came by the link of a message is shown that request after signing in, and nothing that the
+// form was given instead. The sign-in is over after an hour.
+func TestAfterSigningInTheRequestIsShown(t *testing.T) {
+	w, idp := withProvider(t)
+	id := w.waits(call())
+	p := w.jar().send("GET", "/approvals/"+id)
+	if p.Code != http.StatusUnauthorized || !strings.Contains(p.Body.String(),
+		`<input type="hidden" name="request" value="`+id+`">`) {
+		t.Fatal(p.Code, p.Body)
+	}
+	for given, want := range map[string]string{id: "/approvals/" + id, "": "/approvals",
+		"//evil.example": "/approvals", id + "/../x": "/approvals", "console": "/approvals",
+		strings.ToUpper(id): "/approvals"} {
+		j := w.jar()
+		got := j.send("POST", "/approvals/oidc", func(r *http.Request) {
+			body := url.Values{"request": {given}}.Encode()
+			r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		})
+		to, _ := strings.CutPrefix(got.Header().Get("Refresh"), "0; url=")
+		got = j.back(idp.Agree(t, to, "auth0|ann"))
+		if got.Code != http.StatusSeeOther || got.Header().Get("Location") != want || !j.isIn() {
+			t.Errorf("%q: %d %v", given, got.Code, got.Header())
+		}
+	}
+	all, err := w.a.Sessions(t.Context())
+	if err != nil || len(all) != 6 || all[0].Expires.Sub(all[0].Created).Round(time.Minute) !=
+		time.Hour {
 		t.Error(all, err)
 	}
 }

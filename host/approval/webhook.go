@@ -27,6 +27,9 @@ type notice struct {
 	Created   time.Time `json:"created"`
 	Expires   time.Time `json:"expires"`
 	Link      string    `json:"link,omitempty"` // leads to the request, after signing in
+	// how many persons said yes, of those that the site's policy needs
+	Given int `json:"given"`
+	Need  int `json:"need"`
 }
 
 // Headers of a webhook. The signature is v1=HEX of HMAC-SHA256 over the timestamp, a dot and the
@@ -53,21 +56,23 @@ func mac(key []byte, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// announce tells the log, and in the background people and the webhook, of a request. A request
-// that is not answered expires, and that is a no.
+// announce tells the log, and in the background people and the webhook, of a request, and again
+// of each yes that is not enough. A request that is not answered expires, and that is a no.
 func (a *Approvals) announce(r Request) {
 	a.opt.Log.Info("a call waits for approval", "id", r.ID, "principal", r.Principal,
 		"tool", r.Tool, "expires", r.Expires.UTC())
 	n := notice{Event: "approval.waiting", ID: r.ID, Principal: plaintext.Show(r.Principal),
-		Tool: plaintext.Show(r.Tool), Created: r.Created.UTC(), Expires: r.Expires.UTC()}
+		Tool: plaintext.Show(r.Tool), Created: r.Created.UTC(), Expires: r.Expires.UTC(),
+		Given: len(r.Answers), Need: max(1, r.Need)}
 	if d, err := r.Read(); err == nil {
 		n.Target = plaintext.Show(d.Target())
 	}
 	if base := a.opt.base(); base != "" {
 		n.Link = base + "/approvals/" + r.ID
 	}
-	a.people.Tell(notify.Notice{ID: r.ID, Principal: r.Principal, Tool: r.Tool, Target: n.Target,
-		Expires: r.Expires, Link: n.Link}, func(service string, err error) {
+	tell := notify.Notice{ID: r.ID, Principal: r.Principal, Tool: r.Tool, Target: n.Target,
+		Expires: r.Expires, Link: n.Link, Given: n.Given, Need: n.Need}
+	a.people.Tell(tell, func(service string, err error) {
 		a.opt.Log.Error("people were not told of a request; they can still decide", "service",
 			service, "id", r.ID, "error", err)
 	})
@@ -80,6 +85,21 @@ func (a *Approvals) announce(r Request) {
 				"id", r.ID, "error", err)
 		}
 	})
+}
+
+// Told returns when everybody was told, or after 15 seconds. It is for processes that end then.
+func (a *Approvals) Told(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		a.people.Wait()
+		a.sending.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-time.After(15 * time.Second):
+	}
 }
 
 // send tries three times within about 40 s.

@@ -87,7 +87,7 @@ func matrix(n Notice) object {
 func matrixPath(room string) func(Notice) string {
 	return func(n Notice) string {
 		return "/_matrix/client/v3/rooms/" + url.PathEscape(room) + "/send/m.room.message/" +
-			url.PathEscape("caponier-"+n.ID)
+			url.PathEscape("caponier-"+n.key())
 	}
 }
 

@@ -114,7 +114,7 @@ func (m mail) message(n Notice, now time.Time) []byte {
 		"To: " + strings.Join(m.to, ", "),
 		"Subject: " + mime.QEncoding.Encode("utf-8", "A call waits for approval"),
 		"Date: " + now.Format(time.RFC1123Z),
-		"Message-ID: <caponier-" + oneLine(n.ID) + "@" + m.host() + ">",
+		"Message-ID: <caponier-" + oneLine(n.key()) + "@" + m.host() + ">",
 		"Auto-Submitted: auto-generated",
 		"MIME-Version: 1.0",
 		"Content-Type: text/plain; charset=utf-8",

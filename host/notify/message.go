@@ -24,6 +24,16 @@ type Notice struct {
 	Target    string // guests, nodes …; left out where it could be markup, a link or a mention
 	Expires   time.Time
 	Link      string // to the page, "" if there is none
+	// how many persons said yes, of those that it takes; 0 of one or of several in a first notice
+	Given, Need int
+}
+
+// key is another one for each notice about a request.
+func (n Notice) key() string {
+	if n.Given == 0 {
+		return n.ID
+	}
+	return fmt.Sprintf("%s-%d", n.ID, n.Given)
 }
 
 // plain is text that no service takes for markup, a link or a mention.
@@ -38,9 +48,13 @@ func (n Notice) text() string {
 	if n.Target != "" && len(n.Target) <= maxTarget && plain.MatchString(n.Target) {
 		on = " on " + n.Target
 	}
-	return fmt.Sprintf("%s asks to run %s%s. It waits for approval until %s UTC.",
+	said := fmt.Sprintf("%s asks to run %s%s. It waits for approval until %s UTC.",
 		spoken.Replace(plaintext.Show(plaintext.Short(n.Principal, 100))),
 		plaintext.Show(n.Tool), on, n.Expires.UTC().Format("15:04"))
+	if n.Given > 0 {
+		said += fmt.Sprintf(" %d of %d persons said yes: another one is needed.", n.Given, n.Need)
+	}
+	return said
 }
 
 // open says where to answer.

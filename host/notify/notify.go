@@ -73,6 +73,13 @@ func (n *Notifier) Tell(notice Notice, failed func(service string, err error)) {
 	}
 }
 
+// Wait returns when nothing is on its way any more.
+func (n *Notifier) Wait() {
+	if n != nil {
+		n.sending.Wait()
+	}
+}
+
 // Close ends what is on its way.
 func (n *Notifier) Close() {
 	if n != nil {

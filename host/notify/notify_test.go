@@ -152,6 +152,21 @@ func TestEachServiceGetsTheSentenceAndTheLink(t *testing.T) {
 	}
 }
 
+// Matrix takes one message for each transaction, so that a second notice needs another one.
+func TestASecondPersonIsToldByAMessageOfItsOwn(t *testing.T) {
+	n := notice
+	n.Given, n.Need = 1, 2
+	got, failed := tell(t, services["matrix"], n)
+	if len(got) != 1 || failed != nil {
+		t.Fatalf("%d requests, %q", len(got), failed)
+	}
+	text, _ := got[0].body["body"].(string)
+	if !strings.HasSuffix(got[0].path, "/caponier-R1-1") ||
+		!strings.Contains(text, "1 of 2 persons said yes: another one is needed.") {
+		t.Errorf("%s: %q", got[0].path, text)
+	}
+}
+
 // A target that a service could take for a link, a mention or markup is not named: whoever names a
 // guest or a path writes it.
 func TestWhatOthersWroteIsNoLinkAndNoMention(t *testing.T) {

@@ -29,7 +29,9 @@ type upload struct {
 	// octal; "" keeps the mode of a file that is replaced, and is 0600 for a new one
 	mode      string
 	overwrite bool
-	digest    string // that the bytes must have, in the form of [Remote.Digests]; "" for any
+	// that the bytes must have, in the form of [Remote.Digests]; "" for any
+	digest string
+	screen io.WriteCloser // of the question; may be nil
 }
 
 func (v *visit) write(op abi.SFTPWrite) (gate.Result, error) {
@@ -66,8 +68,12 @@ func (v *visit) upload(op abi.SFTPPut) (gate.Result, error) {
 			"local %q had %d bytes when it was decided and "+
 				"has %d now; nothing was sent", op.Local, decided, size)
 	}
-	return v.put(upload{src: src, size: size, mode: op.Mode, overwrite: op.Overwrite,
-		digest: v.job.q.Call.Files[op.Local]})
+	u := upload{src: src, size: size, mode: op.Mode, overwrite: op.Overwrite,
+		digest: v.job.q.Call.Files[op.Local], screen: v.job.q.Screen}
+	if u.screen != nil {
+		u.src = io.TeeReader(src, u.screen)
+	}
+	return v.put(u)
 }
 
 // put writes a file beside its place, in a directory that only the login user can enter, makes sure
@@ -97,6 +103,11 @@ func (v *visit) put(u upload) (res gate.Result, err error) {
 	}
 	if err := v.check(); err != nil {
 		return res, err
+	}
+	if u.screen != nil {
+		if err := u.screen.Close(); err != nil {
+			return res, err
+		}
 	}
 	if !v.pledge.Send() {
 		return res, v.ctx.Err()

@@ -77,6 +77,14 @@ func (e executor) Execute(ctx context.Context, q gate.Question, d gate.Decision)
 	saved := &screen{masker: set.masker(ctx, io.Discard), ctx: ctx, job: j}
 	asked := q
 	asked.Screen = saved
+	switch op := q.Op.(type) {
+	case abi.SFTPPut:
+		asked.Screen = &unmasked{name: op.Local}
+	case abi.Ask:
+		if hits, err := j.question(ctx, op); err != nil {
+			return gate.Result{Hits: hits}, err
+		}
+	}
 	res, err := e.Executor.Execute(ctx, asked, d)
 	if res.Hits = saved.found; saved.closed {
 		return res, err
@@ -158,7 +166,7 @@ func (j job) decide(ctx context.Context, each func(edit)) ([]gate.Hit, error) {
 	j.r.Hits = map[string]int{}
 	each(func(b []byte) []byte { look(j.set, j.r.Hits)(b); return b })
 	if failed != nil {
-		return nil, withheld("the detectors did not finish: %v", failed)
+		return nil, j.withheld("the detectors did not finish: %v", failed)
 	}
 	found, actions, err := j.ask(ctx)
 	if err != nil || len(found) == 0 {
@@ -166,7 +174,7 @@ func (j job) decide(ctx context.Context, each func(edit)) ([]gate.Hit, error) {
 	}
 	masks := j.set.only(func(name string) bool { return actions[name] != "allow" })
 	if each(look(masks, map[string]int{})); failed != nil {
-		return found, withheld("the detectors did not finish: %v", failed)
+		return found, j.withheld("the detectors did not finish: %v", failed)
 	}
 	return found, nil
 }
@@ -191,9 +199,9 @@ func (j job) ask(ctx context.Context) (found []gate.Hit, actions map[string]stri
 	}
 	switch {
 	case err != nil:
-		return found, nil, withheld("policy did not answer: %v", err)
+		return found, nil, j.withheld("policy did not answer: %v", err)
 	case len(why) > 0:
-		return found, nil, withheld("policy keeps it back: %s", strings.Join(why, ", "))
+		return found, nil, j.withheld("policy keeps it back: %s", strings.Join(why, ", "))
 	}
 	return found, a.Actions, nil
 }
@@ -220,9 +228,46 @@ func (j job) failure(ctx context.Context, err error) ([]gate.Hit, error) {
 	return nil, err
 }
 
-func withheld(format string, args ...any) error {
-	return gate.Fail(code, "what came of it is not handed on, and what was done stays done: "+
-		format, args...)
+// question decides what a plugin asks the client's user, which is put as it is or not at all.
+func (j job) question(ctx context.Context, op abi.Ask) (found []gate.Hit, err error) {
+	text, err := abi.Encode(op.Schema)
+	if err != nil {
+		return nil, j.withheld("%v", err)
+	}
+	m := j.set.masker(ctx, io.Discard)
+	for _, part := range []string{op.Message, "\n", string(text)} {
+		_, err = m.Write([]byte(part))
+		if err != nil {
+			break
+		}
+	}
+	if err = cmp.Or(err, m.Close()); err != nil {
+		return nil, j.withheld("the detectors did not finish: %v", err)
+	}
+	j.r.Bytes, j.r.Saved, j.r.Hits = int64(len(op.Message)+len(text)), true, m.hits
+	found, _, err = j.ask(ctx)
+	return found, err
+}
+
+// Said returns what stands in place of a text that a plugin wrote as progress or to the log: with
+// masks for all that the detectors find, whatever policy says of results.
+func (g *Guard) Said(ctx context.Context, text string) string {
+	set, _, err := g.Policy.Detectors(ctx)
+	if err == nil {
+		var masked []byte
+		if masked, _, err = set.Mask(ctx, []byte(text)); err == nil {
+			return string(masked)
+		}
+	}
+	return "[kept back, since nothing could be looked for in it: " + err.Error() + "]"
+}
+
+func (j job) withheld(format string, args ...any) error {
+	what := "what came of it is not handed on, and what was done stays done: "
+	if _, asks := j.r.Question.Op.(abi.Ask); asks {
+		what = "the user is not asked: "
+	}
+	return gate.Fail(code, what+format, args...)
 }
 
 // screen sees what an operation saves.
@@ -244,11 +289,35 @@ func (s *screen) Write(b []byte) (int, error) {
 func (s *screen) Close() (err error) {
 	s.closed = true
 	if err := s.masker.Close(); err != nil {
-		return withheld("the detectors did not finish: %v", err)
+		return s.job.withheld("the detectors did not finish: %v", err)
 	}
 	s.job.r.Saved, s.job.r.Hits = true, s.hits
 	s.found, _, err = s.job.ask(s.ctx)
 	return err
+}
+
+// unmasked looks for masks in a file of the workspace that is sent to a node.
+type unmasked struct {
+	name string
+	tail []byte // of what was written, shorter than a mask's beginning
+	mask bool
+}
+
+// Write implements io.Writer.
+func (u *unmasked) Write(b []byte) (int, error) {
+	u.tail = append(u.tail, b...)
+	u.mask = u.mask || bytes.Contains(u.tail, []byte(marker))
+	u.tail = append(u.tail[:0], u.tail[max(0, len(u.tail)-len(marker)+1):]...)
+	return len(b), nil
+}
+
+// Close reports a mask.
+func (u *unmasked) Close() error {
+	if u.mask {
+		return gate.Fail("masked", "local %q has %s…], which stands for a secret that was kept "+
+			"back; nothing was changed on the node", u.name, marker)
+	}
+	return nil
 }
 
 // writesMask reports whether an operation would write a mask in place of a secret.

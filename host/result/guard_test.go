@@ -236,6 +236,74 @@ func TestAMaskIsWrittenNowhere(t *testing.T) {
 	}
 }
 
+// A file of the workspace may hold a mask that a model copied from a result: uploaded, it would
+// replace the secret. The mask is found wherever the file is read in two.
+func TestAFileWithAMaskIsNotUploaded(t *testing.T) {
+	const mask = "root:[caponier:masked:password_hash]:1"
+	for i := range len(mask) {
+		file := strings.Repeat("x", 40) + mask + strings.Repeat("y", 40+2*i-len(mask))
+		n := &node{saves: file}
+		_, err := execute(&rules{}, n, abi.SFTPPut{Local: "shadow", Path: "/etc/shadow"})
+		if err == nil || n.kept || !strings.Contains(err.Error(), "nothing was changed") {
+			t.Fatalf("read in two at %d: %v, sent: %t", len(file)/2, err, n.kept)
+		}
+	}
+	// what is no mask goes, and so does a secret: the node is no client
+	for _, file := range []string{"[caponier:mask", "plain", made(t)["openssh"]} {
+		n := &node{saves: file}
+		if _, err := execute(&rules{action: "refuse"}, n, abi.SFTPPut{Local: "a"}); err != nil {
+			t.Errorf("%.20q: %v", file, err)
+		}
+	}
+}
+
+// A plugin that read a key in parts could put it together in a question to the client's user.
+func TestAQuestionIsPutAsItIsOrNotAtAll(t *testing.T) {
+	for name, key := range made(t) {
+		for _, op := range []abi.Ask{{Key: "k", Message: key},
+			{Key: "k", Schema: map[string]any{"properties": map[string]any{"a": key}}}} {
+			for action, asked := range map[string]bool{"allow": true, "mask": false,
+				"refuse": false, "": false} {
+				n := &node{}
+				res, err := execute(&rules{action: action}, n, op)
+				if n.ran != asked || (err == nil) != asked || !asked && (len(res.Hits) == 0 ||
+					!strings.Contains(err.Error(), "the user is not asked")) {
+					t.Errorf("%s, %s: asked %t, hits %v, %v", name, action, n.ran, res.Hits, err)
+				}
+			}
+		}
+	}
+	n := &node{}
+	if _, err := execute(&rules{}, n, abi.Ask{Key: "k", Message: "Which node?"}); err != nil ||
+		!n.ran {
+		t.Errorf("an ordinary question: %v", err)
+	}
+}
+
+// Progress and log lines show no key, whatever policy says of results.
+func TestWhatAPluginSaysIsMasked(t *testing.T) {
+	for name, key := range made(t) {
+		said := (&result.Guard{Policy: &rules{action: "allow"}}).Said(t.Context(), "key: "+key)
+		if !strings.Contains(said, "[caponier:masked:") ||
+			strings.Contains(said, key[len(key)/2:]) {
+			t.Errorf("%s: %s", name, said)
+		}
+	}
+	if said := (&result.Guard{Policy: &rules{}}).Said(t.Context(), "3 of 5"); said != "3 of 5" {
+		t.Errorf("ordinary progress: %s", said)
+	}
+	lost := (&result.Guard{Policy: unloaded{}}).Said(t.Context(), "3 of 5")
+	if strings.Contains(lost, "3 of 5") || !strings.Contains(lost, "no policy") {
+		t.Errorf("without detectors: %s", lost)
+	}
+}
+
+type unloaded struct{ result.Policy }
+
+func (unloaded) Detectors(context.Context) (*result.Set, bool, error) {
+	return nil, false, errors.New("no policy is loaded")
+}
+
 // plugin returns one output.
 type plugin struct {
 	gate.Runner

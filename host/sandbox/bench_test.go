@@ -103,7 +103,7 @@ func reused(
 		b.Fatal(err)
 	}
 	env := environment{
-		newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20)),
+		newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20)), nil,
 	}
 	ctx = context.WithValue(ctx, callKey{}, &call{door: noDoor{}, env: &env})
 	var mod api.Module

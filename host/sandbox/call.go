@@ -82,12 +82,21 @@ type call struct {
 	exit    *uint32 // what it exited with
 }
 
-// environment is time and randomness as modules see them.
+// environment is time and randomness as modules see them, and what others see of what they say.
 type environment struct {
 	scheduler *cpuScheduler
 	now       func() time.Time
 	sleep     func(context.Context, time.Duration)
 	random    io.Reader
+	said      func(context.Context, string) string // nil: the text itself
+}
+
+// shown is what others see of what a module says.
+func (e *environment) shown(ctx context.Context, text string) string {
+	if e.said == nil {
+		return text
+	}
+	return e.said(ctx, text)
 }
 
 type callKey struct{}

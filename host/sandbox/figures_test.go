@@ -231,7 +231,7 @@ func report(b *testing.B, base float64, name string, pairs ...any) {
 // unmetered is wazero with our imports and nothing else.
 func unmetered(b *testing.B, wasm []byte) (context.Context, wazero.Runtime, wazero.CompiledModule) {
 	env := environment{
-		newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20)),
+		newCPUScheduler(), time.Now, sleep, strings.NewReader(strings.Repeat("r", 1<<20)), nil,
 	}
 	ctx := context.WithValue(context.Background(), callKey{}, &call{door: noDoor{}, env: &env})
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(features))

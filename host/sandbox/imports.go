@@ -106,7 +106,7 @@ func (c *call) writeLog(ctx context.Context, mem api.Memory, a arguments) uint32
 	}
 	c.charge(4 * len(line)) // to clean it
 	level := min(max(int32(a.i32(0)), int32(slog.LevelDebug)), int32(slog.LevelError))
-	text := clean(string(line), maxNote)
+	text := clean(c.env.shown(ctx, string(line)), maxNote)
 	c.meanwhile(ctx, func() {
 		c.log.write(slog.Level(level), "plugin log", c.of, text)
 		c.door.Log(int(level), text)
@@ -125,7 +125,8 @@ func (c *call) progress(ctx context.Context, mem api.Memory, a arguments) uint32
 		return note, ok && len(note) <= maxNote && abi.DecodeInto(note, maxNote, &p) == nil
 	})
 	if ok {
-		c.meanwhile(ctx, func() { c.door.Progress(p.Done, p.Total, clean(p.Message, 500)) })
+		text := clean(c.env.shown(ctx, p.Message), 500)
+		c.meanwhile(ctx, func() { c.door.Progress(p.Done, p.Total, text) })
 	}
 	return 0
 }

@@ -88,7 +88,7 @@ func FuzzImports(f *testing.F) {
 			view, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
 			copy(view[at:], data)
 			c := &call{door: &r, input: []byte(`{"abi":1}`), resp: []byte(`{"r":2}`), max: 1 << 10,
-				env: &environment{newCPUScheduler(), fixedTime, noSleep, &r}}
+				env: &environment{newCPUScheduler(), fixedTime, noSleep, &r, nil}}
 			c.turn.scheduler = c.env.scheduler
 			defer func() { memory = slices.Clone(view) }()
 			defer func() { ended = recover() }()

@@ -64,8 +64,8 @@ func (l *moduleLog) write(
 }
 
 // cleanLines cleans text line by line, so that a trace stays readable.
-func cleanLines(text []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+func cleanLines(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for k, line := range lines {
 		lines[k] = clean(strings.ReplaceAll(line, "\t", "    "), maxNote)
 	}

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -29,6 +30,10 @@ type Options struct {
 	BreakAfter   int           `koanf:"-"` // broken calls in a row; see breaker. 10
 	BreakFor     time.Duration `koanf:"-"` // 30s
 	Log          *slog.Logger  `koanf:"-"` // slog.Default()
+
+	// Said returns what is shown in place of what a module writes beside its output: progress, log
+	// lines, its standard error. Nil: the text itself.
+	Said func(context.Context, string) string `koanf:"-"`
 
 	// Called before each compilation; the function that it returns is called after it. Compilations
 	// do not overlap. Nil for none.

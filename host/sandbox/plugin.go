@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -61,15 +62,15 @@ func (p *plugin) record(c *call, err error) {
 		p.log.log.Error("the plugin is out of service for a principal", "principal",
 			c.of.Principal.ID, "broken_calls", p.breaker.after, "for", p.breaker.pause)
 	}
-	text, broke := cleanLines(c.stderr), (*gate.PluginError)(nil)
-	switch {
-	case errors.As(err, &broke):
-		if text == "" { // of a language that writes no trace of its own
-			text = cleanLines([]byte(c.trace))
+	said, broke := string(c.stderr), (*gate.PluginError)(nil)
+	if errors.As(err, &broke) {
+		if strings.TrimSpace(said) == "" { // of a language that writes no trace of its own
+			said = c.trace
 		}
-		p.log.write(slog.LevelError, "the plugin broke", c.of, text, "error", broke)
-	case len(text) > 0:
-		p.log.write(slog.LevelInfo, "output of the plugin", c.of, text)
+		p.log.write(slog.LevelError, "the plugin broke", c.of, p.shown(said), "error",
+			p.shown(broke.Error()))
+	} else if said != "" {
+		p.log.write(slog.LevelInfo, "output of the plugin", c.of, p.shown(said))
 	}
 }
 
@@ -89,3 +90,5 @@ func (p *plugin) close() {
 		_ = p.source.compiled.Close(context.Background())
 	}
 }
+
+func (p *plugin) shown(text string) string { return cleanLines(p.s.env.shown(p.s.ctx, text)) }

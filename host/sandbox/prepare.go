@@ -195,7 +195,7 @@ func (p *plugin) tryStart(src *source) error {
 	limit := p.s.o.StartTimeout
 	tmpl, stderr, err := newTemplate(p.s.ctx, p.s.rt, src, &p.s.env, p.s.o.MemoryMax, limit)
 	if len(stderr) > 0 {
-		p.log.write(slog.LevelWarn, "output of the plugin's start", nil, cleanLines(stderr))
+		p.log.write(slog.LevelWarn, "output of the plugin's start", nil, cleanLines(string(stderr)))
 	}
 	if p.settle(tmpl, err); err == nil {
 		p.refill(tmpl)

@@ -38,7 +38,7 @@ func New(ctx context.Context, o Options) (*Sandbox, error) {
 	s := &Sandbox{
 		o:       o,
 		plugins: map[string]*plugin{},
-		env:     environment{newCPUScheduler(), time.Now, sleep, rand.Reader},
+		env:     environment{newCPUScheduler(), time.Now, sleep, rand.Reader, o.Said},
 		slots:   fair.New(o.MaxInstances, fair.Half(o.MaxInstances)),
 		memory:  fair.New(o.MaxInstances*pages, 4*pages),
 	}

@@ -46,6 +46,7 @@ func still() *environment {
 		func() time.Time { now = now.Add(time.Microsecond); return now },
 		func(_ context.Context, d time.Duration) { now = now.Add(d) },
 		rand.NewChaCha8([32]byte{}),
+		nil,
 	}
 }
 

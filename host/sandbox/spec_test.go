@@ -81,7 +81,7 @@ type specRun struct {
 
 func newSpecRun(t *testing.T) *specRun {
 	r := &specRun{
-		env:      environment{newCPUScheduler(), time.Now, sleep, nil},
+		env:      environment{newCPUScheduler(), time.Now, sleep, nil, nil},
 		refused:  map[string]int{},
 		asserted: map[string]int{},
 	}

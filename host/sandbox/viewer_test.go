@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -245,6 +246,34 @@ func writer(log, text string, code []byte) module {
 		call: op(c32(4), c32(1024), c32(int64(len(log))), callf(1),
 			c32(512), c32(2048), 0x36, 2, 0, c32(516), c32(int64(len(text))), 0x36, 2, 0,
 			c32(2), c32(512), c32(1), c32(520), callf(2), 0x1a, code),
+	}
+}
+
+// Nothing that a plugin says beside its output is shown but by Options.Said: log lines, progress,
+// traces, and what it wrote before it ended.
+func TestWhatPluginsSayIsShownAsTheHostSays(t *testing.T) {
+	var log bytes.Buffer
+	h := newHost(t, Options{Log: slog.New(slog.NewJSONHandler(&log, nil)),
+		Said: func(_ context.Context, text string) string {
+			return strings.ReplaceAll(text, "secret", "[kept]")
+		}})
+	var told []string
+	h.call(h.add(writer("a secret 1", "panic: secret 2\nsecret 3", op(0x00)).bytes()), object{})
+	h.call(h.add(writer("b secret 4", "secret 5", ok()).bytes()), object{})
+	note := `{"done":1,"total":2,"message":"secret 6"}`
+	h.door.Call(t.Context(), gate.Request{Source: "test", Arguments: []byte("{}"),
+		Tool: h.add(module{imports: []imported{output, {abiModule, "progress"}},
+			data: append(append([]byte{2}, dataAt(8, okJSON)[1:]...), dataAt(1024, note)[1:]...),
+			call: op(c32(1024), c32(int64(len(note))), callf(1), ok())}.bytes()),
+		Progress: func(_, _ float64, message string) { told = append(told, message) }})
+	if err := h.box.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if all := log.String(); strings.Contains(all, "secret") || strings.Count(all, "[kept]") < 5 {
+		t.Errorf("the log has %s", all)
+	}
+	if !slices.Contains(told, "[kept] 6") || strings.Contains(fmt.Sprint(told), "secret") {
+		t.Errorf("progress: %q", told)
 	}
 }
 

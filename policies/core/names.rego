@@ -2,11 +2,14 @@
 # scope: package
 # description: >-
 #   Names in a site's data that neither the lock nor the inventory has: misspelt, or of something
-#   that is gone. The host gives data.inventory when a policy is loaded: tools as KIND:NAME, and
-#   nodes. What it does not know it leaves out.
+#   that is gone; and tools that do the same job as others, of which less is asked. The host gives
+#   data.inventory when a policy is loaded: tools as KIND:NAME, aliases from KIND:NAME to KIND:NAME,
+#   and nodes. What it does not know it leaves out.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.names
+
+import data.caponier.core.tier
 
 # A node that is misspelt is neither protected nor granted, so the host refuses to load the data.
 problems contains sprintf("%s/%s: there is no node %q", [place, name, name]) if {
@@ -57,6 +60,55 @@ warnings contains sprintf("approval/needs/%s: there is no such tool", [key]) if 
 	some key, _ in data.site.approval.needs
 	key != "*"
 	not key in data.inventory.tools
+}
+
+# What is asked of a tool has to be asked of those that do the same job, or its callers take these.
+problems contains problem if {
+	some [place, key, wanted] in asked
+	some other in same[key]
+	other in data.inventory.tools
+	data.site.tiers[other] != "black"
+	not [place, other, wanted] in asked
+	problem := sprintf("%s: is asked of %q, and not the same of %q, which does the same job", [
+		place, key, other,
+	])
+}
+
+same[key] contains other if some key, other in data.inventory.aliases
+
+same[key] contains other if some other, key in data.inventory.aliases
+
+same[key] contains other if {
+	some key, first in data.inventory.aliases
+	some other, second in data.inventory.aliases
+	first == second
+	key != other
+}
+
+asked contains ["snapshot/tools", key_of(name), true] if some name in data.site.snapshot.tools
+
+asked contains ["undo/tools", key_of(name), true] if some name in data.site.undo.tools
+
+asked contains ["plan_first/tools", key_of(name), true] if some name in data.site.plan_first.tools
+
+asked contains ["approval/needs", key, needs] if {
+	some key, _ in data.site.tiers
+	needs := object.get(data.site.approval.needs, key, data.site.approval.needs["*"])
+}
+
+asked contains ["approval/needs", key, needs] if some key, needs in data.site.approval.needs
+
+key_of(name) := concat(":", ["tool", name])
+
+# A tier of its own can be meant so: a site may switch one of the two to another risk class.
+warnings contains problem if {
+	some key, others in same
+	some other in others
+	tier.ranks[data.site.tiers[other]] < tier.ranks[data.site.tiers[key]]
+	data.site.tiers[key] != "black"
+	problem := sprintf("tiers/%s: is %s, and %s, which does the same job, is %s", [
+		other, data.site.tiers[other], key, data.site.tiers[key],
+	])
 }
 
 tools contains ["snapshot/tools", name] if some name in data.site.snapshot.tools

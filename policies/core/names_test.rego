@@ -41,3 +41,53 @@ test_only_unknown_nodes_are_problems if {
 	names.problems == {"protected/nodes/pve9: there is no node \"pve9\""} with data.site as site
 		with data.inventory as inventory
 }
+
+aliases := {
+	"aliases": {"tool:halt": "tool:stop", "tool:end": "tool:stop"},
+	"tools": ["tool:stop", "tool:halt", "tool:end"],
+}
+
+same_job(site) := found_now if {
+	found_now := names.problems with data.site as site with data.inventory as aliases
+}
+
+tiers := {"tool:stop": "red", "tool:halt": "red", "tool:end": "black"}
+
+test_what_is_asked_of_a_tool_is_asked_of_those_that_do_its_job if {
+	some key in ["snapshot", "undo", "plan_first"]
+	every names in [["stop"], ["halt"]] {
+		some p in same_job({"tiers": tiers, key: {"tools": names}})
+		startswith(p, concat("", [key, "/tools: is asked of \"tool:", names[0]]))
+	}
+	same_job({"tiers": tiers, key: {"tools": ["stop", "halt"]}}) == set()
+}
+
+test_what_an_approval_takes_is_the_same_for_tools_of_one_job if {
+	two := {"approvers": 2, "ticket": "", "reason": false}
+	one := {"approvers": 1, "ticket": "", "reason": false}
+	every needs in [
+		{"tool:stop": two}, {"tool:halt": two}, {"tool:stop": two, "*": one},
+		{"tool:stop": two, "tool:halt": one},
+	] {
+		some p in same_job({"tiers": tiers, "approval": {"needs": needs}})
+		startswith(p, "approval/needs: is asked of")
+	}
+	every needs in [
+		{"*": two}, {"tool:stop": two, "tool:halt": two}, {"tool:stop": two, "*": two}, {},
+	] {
+		same_job({"tiers": tiers, "approval": {"needs": needs}}) == set()
+	}
+}
+
+test_a_tool_that_is_off_needs_nothing if {
+	same_job({
+		"tiers": {"tool:stop": "red", "tool:halt": "black"}, "undo": {"tools": ["stop"]},
+	}) == set()
+	same_job({"tiers": {"tool:stop": "red"}, "undo": {"tools": ["stop"]}}) == set()
+}
+
+test_a_lower_tier_of_a_tool_of_the_same_job_is_told if {
+	lower := {"tiers": {"tool:stop": "red", "tool:halt": "yellow"}}
+	told := names.warnings with data.site as lower with data.inventory as aliases
+	told == {"tiers/tool:halt: is yellow, and tool:stop, which does the same job, is red"}
+}

@@ -130,8 +130,10 @@ var rooms = map[string][]string{
 
 	// programs of the client's machine, which know nothing of the host
 	"client/connect":     {},
+	"client/oauth":       {},
+	"client/command":     {"client/connect", "client/oauth"},
 	"client/settings":    {},
-	"client/cmd/connect": {"client/connect"},
+	"client/cmd/connect": {"client/command"},
 
 	"packaging/dist":           {},
 	"policies":                 {},
@@ -165,8 +167,9 @@ var owners = map[string][]string{
 	"github.com/open-policy-agent/opa": {"host/policy", "host/policy/input",
 		"host/policy/value", "host/policy/memo", "host/policy/redact", "host/policy/load",
 		"host/policy/replay", "host/policy/returned", "host/policy/suggest"},
-	"github.com/tetratelabs/wazero":   {"host/sandbox"},
-	"github.com/modelcontextprotocol": {"host/front/mcp", "host/front/http", "host/identity"},
+	"github.com/tetratelabs/wazero": {"host/sandbox"},
+	"github.com/modelcontextprotocol": {"host/front/mcp", "host/front/http", "host/identity",
+		"client/oauth"},
 	"golang.org/x/crypto/ssh": {"host/remote/internal/conn", "host/remote/internal/command",
 		"host/remote/internal/files",
 		"host/remote/sshtest", "host/doctor", "host/setup", "host/signature"},
@@ -186,7 +189,7 @@ var owners = map[string][]string{
 		"plugins/internal/pvetest"},
 	"github.com/spf13/cobra":    {"host/cmd/caponier"},
 	"github.com/coreos/go-oidc": {"host/identity", "host/signin"},
-	"golang.org/x/oauth2":       {"host/signin"},
+	"golang.org/x/oauth2":       {"host/signin", "client/oauth"},
 	"golang.org/x/time/rate":    {"host/identity", "host/front/http", "host/signin"},
 	"golang.org/x/sys": {
 		"host/audit",

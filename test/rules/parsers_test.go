@@ -19,6 +19,7 @@ var reading = regexp.MustCompile(
 var readers = map[string][]string{
 	"client/connect": {
 		"no: what it cannot read it passes on as it stands (TestWhatTheHostSaysIsPassedOn)"},
+	"client/oauth":    {"no: its own file; what providers say is read by the MCP SDK"},
 	"client/settings": {"no: files of the user, read before one key is changed"},
 	"host/approval": {"host/approval.FuzzForms",
 		"host/approval.FuzzWebhookSignature"},

@@ -8,21 +8,28 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/caponier-mcp/caponier/client/connect"
+	"github.com/caponier-mcp/caponier/client/command"
 )
 
 // version is set by the linker in released builds.
 var version = "dev"
 
 func main() {
-	token := flag.String("token-file", "", "the `FILE` with the token (default: $CAPONIER_TOKEN)")
-	ca := flag.String("ca", "", "a `FILE` with certificates in PEM to trust beside the system's")
+	o := command.Connect{In: os.Stdin, Out: os.Stdout, Say: os.Stderr,
+		UserAgent: "caponier-connect/" + version}
+	for _, f := range o.Flags() {
+		switch to := f.To.(type) {
+		case *string:
+			flag.StringVar(to, f.Name, "", f.Usage)
+		case *bool:
+			flag.BoolVar(to, f.Name, false, f.Usage)
+		case *int:
+			flag.IntVar(to, f.Name, 0, f.Usage)
+		}
+	}
 	flag.Usage = func() {
-		fmt.Fprintf(
-			os.Stderr,
-			"caponier-connect %s\nusage: caponier-connect [flags] URL\n",
-			version,
-		)
+		fmt.Fprintf(os.Stderr, "caponier-connect %s\nusage: caponier-connect [flags] URL\n",
+			version)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -31,11 +38,7 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	secret, err := connect.Token(*token)
-	if err == nil {
-		err = connect.Run(ctx, connect.Options{URL: flag.Arg(0), Token: secret, CAFile: *ca,
-			In: os.Stdin, Out: os.Stdout, Say: os.Stderr, UserAgent: "caponier-connect/" + version})
-	}
+	err := o.Run(ctx, flag.Arg(0))
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "caponier-connect:", err)

@@ -88,6 +88,9 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	if loaded, err = h.trustFirst(loaded); err != nil {
 		return err
 	}
+	h.guard = &result.Guard{Mode: o.Mode,
+		Policy: &returned.Asker{Rules: func() *policy.Rules { return h.engine.Rules() }}}
+	h.cfg.Sandbox.Said = h.guard.Said
 	if err := h.openSandbox(ctx, func(t *gate.Tool) bool {
 		return h.hidden(t) == "" && (only == "" || only == t.Name)
 	}); err != nil {
@@ -245,8 +248,6 @@ func (h *host) executors(o *gate.Options) error {
 		"sftp_remove"} {
 		o.Executors[name] = h.keeper
 	}
-	h.guard = &result.Guard{Mode: o.Mode,
-		Policy: &returned.Asker{Rules: func() *policy.Rules { return h.engine.Rules() }}}
 	o.Executors = h.guard.Executors(o.Executors)
 	if h.recorder != nil {
 		o.Executors = h.recorder.Executors(o.Executors, o.Nodes)

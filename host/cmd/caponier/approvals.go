@@ -235,6 +235,7 @@ func (d *desk) answer(g *global, yes bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer d.Told(d.ctx)
 			return d.print(r, func(w io.Writer) {
 				if yes && r.State == approval.Waiting {
 					fmt.Fprintf(w, "%s said yes, %d of %d: %s of %s still waits for another "+

@@ -1,35 +1,39 @@
 package main
 
 import (
-	"github.com/caponier-mcp/caponier/client/connect"
+	"github.com/caponier-mcp/caponier/client/command"
 	"github.com/spf13/cobra"
 )
 
 func connectCommand(g *global) *cobra.Command {
-	var file, ca string
+	var b command.Connect
 	cmd := &cobra.Command{
 		Use:   "connect URL",
-		Short: "Bridge an MCP client's stdio to a host that serves HTTP, with a token",
+		Short: "Bridge an MCP client's stdio to a host that serves HTTP, with a token or a sign-in",
 		Args:  cobra.ExactArgs(1),
 		Long: "For clients that start servers and cannot send a token, or have no place to keep " +
-			"one. It\nneeds no configuration. caponier-connect is the same alone, for other " +
-			"systems.",
-		Example: "  caponier connect https://caponier.example.org/mcp --token-file ~/.caponier-token",
+			"one. It\nneeds no configuration. Without a token, where the host names a provider, " +
+			"it opens a browser to\nsign in there (OAuth), and keeps that for the next time. " +
+			"caponier-connect is the same alone,\nfor other systems.",
+		Example: "  caponier connect https://caponier.example.org/mcp --token-file ~/.caponier-token" +
+			"\n  caponier connect https://caponier.example.org/mcp --login",
 		RunE: g.does(func(v *verb) error {
-			token, err := connect.Token(file)
-			if err != nil {
-				return usage(err)
-			}
-			err = connect.Run(v.ctx, connect.Options{URL: v.args[0], Token: token, CAFile: ca,
-				In: v.in, Out: v.out, Say: v.say, UserAgent: "caponier/" + version})
-			if err != nil {
+			b.In, b.Out, b.Say, b.UserAgent = v.in, v.out, v.say, "caponier/"+version
+			if err := b.Run(v.ctx, v.args[0]); err != nil {
 				return usage(err)
 			}
 			return nil
 		}),
 	}
-	f := cmd.Flags()
-	f.StringVar(&file, "token-file", "", "the `FILE` with the token (default: $CAPONIER_TOKEN)")
-	f.StringVar(&ca, "ca", "", "a `FILE` with certificates in PEM to trust beside the system's")
+	for _, f := range b.Flags() {
+		switch to := f.To.(type) {
+		case *string:
+			cmd.Flags().StringVar(to, f.Name, "", f.Usage)
+		case *bool:
+			cmd.Flags().BoolVar(to, f.Name, false, f.Usage)
+		case *int:
+			cmd.Flags().IntVar(to, f.Name, 0, f.Usage)
+		}
+	}
 	return cmd
 }

@@ -94,22 +94,25 @@ func (c *Candidate) said(text any) error {
 	return c.mistake(at, what)
 }
 
-// data is what core/names.rego and core/idle.rego see of an inventory: data.inventory.tools holds
-// KIND:NAME.
+// data is what core/names.rego and core/idle.rego see of an inventory: data.inventory names tools
+// as KIND:NAME.
 func (i Inventory) data() map[string]any {
 	known := map[string]any{}
 	var tools, nodes []any
-	declares := map[string]any{}
+	declares, aliases := map[string]any{}, map[string]any{}
 	for _, t := range i.Tools {
 		tools = append(tools, t.Kind+":"+t.Name)
 		declares[t.Kind+":"+t.Name] = map[string]any{"imports": anys(t.Imports),
 			"commands": anys(t.Commands)}
+		if t.AliasOf != "" {
+			aliases[t.Kind+":"+t.Name] = t.Kind + ":" + t.AliasOf
+		}
 	}
 	for _, n := range i.Nodes {
 		nodes = append(nodes, n.Name)
 	}
 	if i.Tools != nil {
-		known["tools"], known["declares"] = tools, declares
+		known["tools"], known["declares"], known["aliases"] = tools, declares, aliases
 	}
 	if i.Nodes != nil {
 		known["nodes"] = nodes

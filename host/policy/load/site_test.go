@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -381,6 +383,59 @@ func TestNodesInDataThatAreNotThereAreRefused(t *testing.T) {
 		}
 		if _, err := Check(context.Background(), dir, Inventory{}); err != nil {
 			t.Errorf("%s, without an inventory: %v", name, err)
+		}
+	}
+}
+
+// TestWhatIsAskedOfAToolIsAskedOfItsAliases: of each tool and its aliases in the lock, named alone
+// in each list that makes something stricter.
+func TestWhatIsAskedOfAToolIsAskedOfItsAliases(t *testing.T) {
+	lock, err := plugin.Load("../../../plugins.lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inv, jobs := Inventory{Tools: lock.Tools()}, map[string][]string{}
+	for _, tool := range inv.Tools {
+		if tool.AliasOf != "" {
+			jobs[tool.AliasOf] = append(jobs[tool.AliasOf], tool.Name)
+		}
+	}
+	if len(jobs) < 3 {
+		t.Fatalf("the lock has aliases of %d tools", len(jobs))
+	}
+	const needs = "{approvers: 2, ticket: '', reason: false}"
+	for tool, aliases := range jobs {
+		family := append([]string{tool}, aliases...)
+		for _, form := range []string{
+			"snapshot: {tools: [%s], optional: false, keep: 1, keep_days: 1}",
+			"undo: {tools: [%s], optional: false, keep_days: 1, max_bytes: 1}",
+			"plan_first: {tools: [%s]}", "approval:\n  needs: {%s}"} {
+			say := func(names []string) string {
+				if strings.HasPrefix(form, "approval") {
+					return fmt.Sprintf(form, `"tool:`+strings.Join(names, `": `+needs+`, "tool:`)+
+						`": `+needs)
+				}
+				return fmt.Sprintf(form, strings.Join(names, ", "))
+			}
+			check := func(names []string) error {
+				dir := copySite(t)
+				if strings.HasPrefix(form, "approval") {
+					edit(t, dir, "data.yaml", "\napproval:\n", "\n"+say(names)+"\n")
+				} else {
+					edit(t, dir, "data.yaml", "\napproval:\n", "\n"+say(names)+"\napproval:\n")
+				}
+				_, err := Check(context.Background(), dir, inv)
+				return err
+			}
+			if err := check(family); err != nil {
+				t.Errorf("%s: %v", say(family), err)
+			}
+			name := family[len(form)%len(family)]
+			if err := check([]string{name}); err == nil ||
+				!strings.Contains(err.Error(), "which does the same job") ||
+				!placed.MatchString(err.Error()) {
+				t.Errorf("%s: %v", say([]string{name}), err)
+			}
 		}
 	}
 }
