@@ -236,7 +236,7 @@ func (s *site) operator(t *testing.T, url, token string) func() time.Duration {
 // TestAHostileViewerSlowsNobody: 100 clients of a viewer send the dearest requests that there are,
 // one after the other, from another process than the operator and the node. 95 of 100 calls of the
 // operator take at most three times as long as alone. What else runs on this machine changes, so
-// the calls are made in turns with and without the clients, and once in three runs is enough.
+// the calls are made in turns with and without the clients, and once in five tries is enough.
 func TestAHostileViewerSlowsNobody(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // nice is what makes clients on this machine as those on another
@@ -250,7 +250,7 @@ func TestAHostileViewerSlowsNobody(t *testing.T) {
 	clients := startHostile(t, url, tokens["eve"], "")
 	waitFor(t, "the hostile clients", clients.told)
 	ratio := 0.0
-	for try := 0; try < 3 && (try == 0 || ratio > 3); try++ {
+	for try := 0; try < 5 && (try == 0 || ratio > 3); try++ {
 		var alone, beside latencies
 		for range 5 {
 			for range 12 {
