@@ -45,6 +45,8 @@ type SignIn struct {
 	mu     sync.Mutex // guards the following, and that one person signs in once
 	kept   *kept      // nil: nobody is signed in
 	latest string     // the access token that was refreshed or signed in for last
+	failed error      // why the last person did not sign in,
+	when   time.Time  // and when
 }
 
 // New returns a SignIn with what is kept for the host. Tokens that others could read are an error.
@@ -54,7 +56,9 @@ func New(o Options) (*SignIn, error) {
 		return nil, err
 	}
 	s := &SignIn{o: o, file: f, client: careful(o.Transport)}
-	s.kept, err = f.read()
+	if s.kept, err = f.read(); err == nil && s.kept != nil && s.kept.URL != o.URL {
+		err = fmt.Errorf("%s is for %q: remove it with --logout", f, s.kept.URL)
+	}
 	return s, err
 }
 
@@ -75,12 +79,16 @@ func (s *SignIn) Token(ctx context.Context) (string, error) {
 }
 
 // Refused gets another token after the host refused a request that had this one, and returns nil
-// when the request can be made again. It waits for a person, for five minutes at most. It closes
-// the body of res.
+// when the request can be made again. It waits for a person, for five minutes at most; requests
+// that wait together ask one person once. It closes the body of res.
 func (s *SignIn) Refused(ctx context.Context, res *http.Response, token string) error {
 	defer res.Body.Close()
+	came := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.failed != nil && s.when.After(came) {
+		return s.failed
+	}
 	if s.kept != nil && s.kept.Token.AccessToken != token { // another request got it
 		return nil
 	}
@@ -89,7 +97,9 @@ func (s *SignIn) Refused(ctx context.Context, res *http.Response, token string) 
 			return nil
 		}
 	}
-	return s.authorize(ctx, res)
+	s.failed = s.authorize(ctx, res)
+	s.when = time.Now()
+	return s.failed
 }
 
 // Login signs somebody in before a client needs it.

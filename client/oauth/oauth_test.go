@@ -376,6 +376,42 @@ func TestWhatIsNotTheSignInThatWasBegunIsRefused(t *testing.T) {
 	}
 }
 
+// Requests that all wait for a sign-in that nobody makes open one browser, and all end with it.
+func TestRequestsThatWaitTogetherAskOnce(t *testing.T) {
+	w := newWorld(t)
+	var waiting sync.WaitGroup
+	waiting.Add(8)
+	w.back = func(v url.Values) {
+		waiting.Wait()
+		time.Sleep(100 * time.Millisecond) // for those that come to the lock now
+		v.Del("code")
+		v.Set("error", "access_denied")
+	}
+	s := w.signIn()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			res, err := http.Get(w.url())
+			waiting.Done()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err = s.Refused(t.Context(), res, ""); err == nil ||
+				!strings.Contains(err.Error(), "access_denied") {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if w.opened != 1 {
+		t.Errorf("%d browsers", w.opened)
+	}
+	if _, err := w.call(s); err == nil || w.opened != 2 { // who comes later is asked again
+		t.Errorf("later: %v, %d browsers", err, w.opened)
+	}
+}
+
 // Another program of the machine that comes to the port neither ends the sign-in nor gives it a
 // code of its own.
 func TestOnlyTheBrowserThatKnowsTheStateCounts(t *testing.T) {
@@ -438,6 +474,17 @@ func TestTokensAreForTheirOwnerAlone(t *testing.T) {
 		if err := x.undo(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	other, err := fileOf(w.dir, "https://other.example/mcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(f, string(other)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Options{URL: "https://other.example/mcp", Dir: w.dir}); err == nil ||
+		!strings.Contains(err.Error(), "is for") {
+		t.Errorf("tokens of another host: %v", err)
 	}
 	if err := os.WriteFile(f, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
