@@ -62,7 +62,8 @@ var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
 	// host/policy/repo runs what ci.sh has of it
 	"host/policy/repo/CAPONIER.md.tmpl": {"sh", "yaml"},
 	// test/packaging/verify.sh runs these
-	"packaging/VERIFY.md": {"sh", "sh signed", "sh minisign", "sh deb", "sh rpm", "sh go", "sh rebuild"}}
+	"packaging/VERIFY.md": {"sh", "sh signed", "sh minisign", "sh deb", "sh rpm", "sh go",
+		"sh rebuild"}}
 
 func pages(t *testing.T) (names []string) {
 	t.Helper()
