@@ -349,6 +349,47 @@ func TestPlanningARequestSendsNothing(t *testing.T) {
 	}
 }
 
+// A call that is held to its plan saves the answer where the plan said, whatever the answer is.
+func TestAnAnswerIsSavedAsItWasPlanned(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"by":%q}`, r.Method)
+	}))
+	defer srv.Close()
+	at, err := url.Parse(srv.URL)
+	must(t, err)
+	s := newSite(t, filepath.Join(plugins, "web.wasm"))
+	s.rewrite(t, "\ntiers:\n", "\nplan_first: {tools: [curl_execute]}\ntiers:\n"+
+		"  \"tool:curl_execute\": yellow\n", "blob_write, ask,", "blob_write, ask, http_request,",
+		"\negress: {}\n", "\negress:\n  127.0.0.1: {schemes: [http], ports: ["+at.Port()+
+			"], methods: [GET, POST], classes: [loopback], max_hops: 0, max_body_bytes: 2000}\n")
+	for claim, x := range map[string]struct{ args, end, body string }{
+		"a read":            {`"method":"GET"`, ".json", `{"by":"GET"}`},
+		"a change":          {`"method":"POST","data":"x"`, ".bin", `{"by":"POST"}`},
+		"a filtered read":   {`"method":"GET","jq_filter":".by"`, ".json", `"GET"`},
+		"a filtered change": {`"method":"POST","data":"x","jq_filter":".by"`, ".json", `"POST"`},
+	} {
+		dir := strings.ReplaceAll(claim, " ", "-")
+		args := `{"url":"` + srv.URL + `/a","output_dir":"` + dir + `",` + x.args + `}`
+		if a := s.once(t, "plan", "curl_execute", args); !strings.Contains(a.text,
+			`"complete":true`) || !strings.Contains(a.text, "/made/") &&
+			!strings.Contains(a.text, "response-") {
+			t.Errorf("%s: the plan: %s", claim, a.text)
+		}
+		a := s.once(t, "call", "curl_execute", args)
+		files, err := filepath.Glob(filepath.Join(s.dir, "lab/workspace/*", dir,
+			"response-*"+x.end))
+		if a.Outcome != "succeeded" || err != nil || len(files) != 1 {
+			t.Errorf("%s: %s %q %v", claim, a.text, files, err)
+			continue
+		}
+		if body, err := os.ReadFile(files[0]); err != nil || strings.TrimSpace(string(body)) !=
+			x.body {
+			t.Errorf("%s: %s %v", claim, body, err)
+		}
+	}
+}
+
 // An approval is used up by a call whose host is killed: what is done next waits for a person
 // again.
 func TestAnApprovalIsUsedOnceEvenIfTheHostIsKilled(t *testing.T) {

@@ -146,7 +146,7 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
 			err = Fail("failed", "%s cannot wait", q.Op.Import())
 		}
-		r.made(res)
+		r.made(q.Op, res)
 		if op := (*OpError)(nil); above && errors.As(err, &op) && op.Outcome == Unknown {
 			r.mu.Lock()
 			r.unknown = true
@@ -235,12 +235,15 @@ func (r *Running) started(above bool) {
 }
 
 // made keeps what now belongs to the call.
-func (r *Running) made(res Result) {
+func (r *Running) made(op abi.Op, res Result) {
 	if res.Stage != nil {
 		r.Call.Stages = append(r.Call.Stages, *res.Stage)
 		r.Call.Made = append(r.Call.Made, res.Stage.Dir)
 	}
 	if v, is := res.Value.(abi.BlobWriteResponse); is {
+		r.Call.Made = append(r.Call.Made, v.Blob)
+	}
+	if v, is := res.Value.(abi.HTTPResponse); is && v.Blob != "" && success.Saves(op) {
 		r.Call.Made = append(r.Call.Made, v.Blob)
 	}
 }
@@ -271,17 +274,17 @@ func (r *Running) plan(q Question, d Decision) (Result, error) {
 			"for an ABI that cannot go on from here")
 	}
 	res := Result{Plan: true}
-	res.Value = success.Of(q.Op, len(r.Call.Stages)+1)
+	res.Value = success.Of(q.Op, len(r.Call.Made)+1)
 	switch v := res.Value.(type) {
 	case abi.StageResponse:
 		res.Stage = &StageDir{Node: q.Op.NodeName(), Dir: v.Dir}
-		r.made(res)
 	case abi.WriteResponse:
 		if put, is := q.Op.(abi.SFTPPut); is && q.Facts.File != nil {
 			v.Bytes, v.SHA256 = q.Facts.File.LocalBytes, r.Call.Files[put.Local]
 			res.Value = v
 		}
 	}
+	r.made(q.Op, res)
 	return res, nil
 }
 

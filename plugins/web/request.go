@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"mime"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -251,7 +252,7 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 		return curlOut{}, err
 	}
 	if r.Planned {
-		return planned(in)
+		return planned(c, in, r)
 	}
 	out, body := describe(in, r), r.Body
 	if in.Filter != "" {
@@ -261,7 +262,7 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 		out.Artifact, out.Type = "", "application/json"
 	}
 	if out.Artifact != "" {
-		return out, out.copy(c, in.Dir)
+		return out, out.copy(c, in)
 	}
 	if len(body) == 0 {
 		return out, nil
@@ -273,23 +274,29 @@ func execute(c *sdk.Call, in curlIn) (curlOut, error) {
 			return curlOut{}, err
 		}
 		out.Artifact = b.Blob
-		return out, out.copy(c, in.Dir)
+		return out, out.copy(c, in)
 	}
 	out.Body = string(body)
 	return out, nil
 }
 
-// planned returns the result of a request that was not sent. The name of a file of the workspace
-// depends on the answer, so no plan can hold it.
-func planned(in curlIn) (curlOut, error) {
-	if in.Dir != "" {
-		return curlOut{}, &sdk.Error{
-			Code:       "not_planned",
-			Message:    "the request would be sent; where its answer is saved depends on it",
-			Suggestion: "Leave output_dir out: jq_query reads the artifact.",
-		}
+// planned returns the result of a request that was not sent. What a filter makes of its answer is
+// another artifact, for which an empty one stands.
+func planned(c *sdk.Call, in curlIn, r sdk.Response) (curlOut, error) {
+	out := curlOut{Hops: []hop{}, Planned: true}
+	if in.Dir == "" {
+		return out, nil
 	}
-	return curlOut{Hops: []hop{}, Planned: true}, nil
+	artifact := r.Blob
+	if in.Filter != "" {
+		b, err := sdk.BlobWrite(c, "response", "application/json", nil, time.Second)
+		if err != nil {
+			return curlOut{}, err
+		}
+		artifact = b.Blob
+	}
+	_, err := sdk.BlobCopy(c, artifact, in.file(artifact, ""))
+	return out, err
 }
 
 // describe returns the result without the body.
@@ -329,16 +336,36 @@ func filter(c *sdk.Call, text string, r sdk.Response, out curlOut) ([]byte, erro
 	return filtered, err
 }
 
+// endings are those of files, by what is in them.
+var endings = map[string]string{"application/json": ".json", "text/html": ".html",
+	"text/plain": ".txt", "text/csv": ".csv", "application/xml": ".xml", "text/xml": ".xml"}
+
+// file is where an answer is saved: in the folder that the caller named, under the artifact's own
+// name, so that it is unique. What a request that changes something is answered with is not known
+// when it is planned, so that its address says how the name ends.
+func (in curlIn) file(artifact, kind string) string {
+	end := endings[kind]
+	if in.Filter != "" {
+		end = ".json"
+	} else if in.Method != "GET" && in.Method != "HEAD" {
+		end = ""
+		if u, err := url.Parse(in.URL); err == nil {
+			for _, known := range endings {
+				if path.Ext(u.Path) == known {
+					end = known
+				}
+			}
+		}
+	}
+	return in.Dir + "/response-" + artifact + cmp.Or(end, ".bin")
+}
+
 // copy copies the artifact to a new file in the folder of the workspace, if the caller named one.
-// The name contains the id of the call, so it is unique.
-func (o *curlOut) copy(c *sdk.Call, dir string) error {
-	if dir == "" {
+func (o *curlOut) copy(c *sdk.Call, in curlIn) error {
+	if in.Dir == "" {
 		return nil
 	}
-	end := map[string]string{"application/json": ".json", "text/html": ".html",
-		"text/plain": ".txt", "text/csv": ".csv", "application/xml": ".xml",
-		"text/xml": ".xml"}[o.Type]
-	name := dir + "/response-" + strings.ToLower(c.ID) + cmp.Or(end, ".bin")
+	name := in.file(o.Artifact, o.Type)
 	if _, err := sdk.BlobCopy(c, o.Artifact, name); err != nil {
 		return &sdk.Error{
 			Code: "not_saved",

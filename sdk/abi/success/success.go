@@ -11,7 +11,8 @@ import (
 )
 
 // Of returns the response of an operation that is only planned, as if it had succeeded: exit
-// code 0 and no output, the bytes and the digest that a write would have. N numbers its stage.
+// code 0 and no output, the bytes and the digest that a write would have. N numbers its stage, or
+// the blob of a response that is saved.
 func Of(op abi.Op, n int) any {
 	switch op := op.(type) {
 	case abi.Stage:
@@ -27,7 +28,17 @@ func Of(op abi.Op, n int) any {
 	case abi.BlobRead:
 		return abi.WriteResponse{Local: op.Local}
 	case abi.HTTPRequest:
-		return abi.HTTPResponse{Status: 200, Headers: [][2]string{}, Hops: []abi.Hop{}}
+		r := abi.HTTPResponse{Status: 200, Headers: [][2]string{}, Hops: []abi.Hop{}}
+		if Saves(op) {
+			r.Blob = fmt.Sprint("planned-blob-", n)
+		}
+		return r
 	}
 	return abi.ExecResponse{}
+}
+
+// Saves reports whether an operation is a request whose response is saved whatever its size.
+func Saves(op abi.Op) bool {
+	h, is := op.(abi.HTTPRequest)
+	return is && h.Save && h.MaxBytes == 0
 }
