@@ -256,7 +256,7 @@ func TestReadmeShowsAClientsFile(t *testing.T) {
 func TestPagesNameTestsThatAreThere(t *testing.T) {
 	tests := ""
 	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go",
-		"../host/*/*/*/*_test.go", "conformance/*_test.go"} {
+		"../host/*/*/*/*_test.go", "../client/*/*_test.go", "conformance/*_test.go"} {
 		files, err := filepath.Glob(glob)
 		must(t, err)
 		for _, f := range files {
