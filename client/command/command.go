@@ -20,6 +20,7 @@ type Connect struct {
 	UserAgent string
 
 	tokenFile, ca, clientID  string
+	secretFile               string
 	port                     int
 	noBrowser, login, logout bool
 }
@@ -37,6 +38,8 @@ func (c *Connect) Flags() []Flag {
 		{"ca", "a `FILE` with certificates in PEM to trust beside the system's", &c.ca},
 		{"client-id", "without a token: the `ID` of a public client that is registered at the " +
 			"provider (default: register one)", &c.clientID},
+		{"client-secret-file", "the `FILE` with its secret, if it is no public client",
+			&c.secretFile},
 		{"redirect-port", "the `PORT` of its redirect URI http://127.0.0.1:PORT/callback " +
 			"(default: any)", &c.port},
 		{"no-browser", "open no browser: the URL to sign in at is printed", &c.noBrowser},
@@ -72,6 +75,11 @@ func (c *Connect) Run(ctx context.Context, url string) error {
 			Open: oauth.Browser}
 		if c.noBrowser {
 			in.Open = nil
+		}
+		if c.secretFile != "" {
+			if in.Secret, err = connect.Token(c.secretFile); err != nil {
+				return err
+			}
 		}
 		s, err := oauth.New(in)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +26,9 @@ import (
 // Options say for which host somebody signs in, and how.
 type Options struct {
 	URL      string // of the host: its /mcp
-	ClientID string // of a public client at the provider; "" registers one
+	ClientID string // of a client at the provider; "" registers one
+	// Secret is that client's, "" for a public one.
+	Secret string
 	// Port is that of the redirect URI http://127.0.0.1:PORT/callback; 0 is any.
 	Port int
 	Dir  string // where tokens are kept; "" is the user's own directory
@@ -164,7 +167,7 @@ func (s *SignIn) refresh(ctx context.Context, always bool) error {
 
 // authorize has a person sign in at the provider that the host names.
 func (s *SignIn) authorize(ctx context.Context, res *http.Response) error {
-	if err := s.named(res.Header); err != nil {
+	if err := s.named(ctx, res.Header); err != nil {
 		return err
 	}
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", s.o.Port))
@@ -173,8 +176,15 @@ func (s *SignIn) authorize(ctx context.Context, res *http.Response) error {
 	}
 	defer l.Close()
 	to := fmt.Sprintf("http://%s/callback", l.Addr())
+	had := []string{} // who is asked for more keeps what there was
+	if s.kept != nil {
+		had = s.kept.Scopes
+	}
 	c := &auth.AuthorizationCodeHandlerConfig{RedirectURL: to, Client: s.client,
 		RequestRefreshToken: true, AcceptUnadvertisedIss: true,
+		ScopeFilter: func(asked []string) []string {
+			return slices.Compact(slices.Sorted(slices.Values(slices.Concat(had, asked))))
+		},
 		AuthorizationCodeFetcher: func(ctx context.Context, a *auth.AuthorizationArgs) (
 			*auth.AuthorizationResult, error) {
 			return s.browse(ctx, l, a.URL)
@@ -186,6 +196,10 @@ func (s *SignIn) authorize(ctx context.Context, res *http.Response) error {
 		}}
 	if s.o.ClientID != "" {
 		c.PreregisteredClient = &oauthex.ClientCredentials{ClientID: s.o.ClientID}
+		if s.o.Secret != "" {
+			c.PreregisteredClient.ClientSecretAuth = &oauthex.ClientSecretAuth{
+				ClientSecret: s.o.Secret}
+		}
 	} else {
 		c.DynamicClientRegistrationConfig = &auth.DynamicClientRegistrationConfig{
 			Metadata: &oauthex.ClientRegistrationMetadata{RedirectURIs: []string{to},
@@ -208,8 +222,10 @@ func (s *SignIn) authorize(ctx context.Context, res *http.Response) error {
 	return nil
 }
 
-// named refuses what names no provider, or has another site name it.
-func (s *SignIn) named(h http.Header) error {
+// named refuses what names no provider, and metadata on another site than the host. A host that
+// does not say where its metadata are has them at a place that everybody knows (RFC 9728, section
+// 3.1).
+func (s *SignIn) named(ctx context.Context, h http.Header) error {
 	host, err := url.Parse(s.o.URL)
 	if err != nil {
 		return err
@@ -224,6 +240,15 @@ func (s *SignIn) named(h http.Header) error {
 			if err != nil || u.Scheme != host.Scheme || u.Host != host.Host {
 				return fmt.Errorf("the host refers to another site for its sign-in: %q", at)
 			}
+			return nil
+		}
+	}
+	root := &url.URL{Scheme: host.Scheme, Host: host.Host}
+	known := root.JoinPath("/.well-known/oauth-protected-resource")
+	for at, of := range map[string]string{known.JoinPath(host.Path).String(): s.o.URL,
+		known.String(): root.String()} {
+		if m, err := oauthex.GetProtectedResourceMetadata(ctx, at, of, s.client); err == nil &&
+			m != nil && len(m.AuthorizationServers) > 0 {
 			return nil
 		}
 	}

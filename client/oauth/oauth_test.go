@@ -313,6 +313,7 @@ func TestWhatIsNotTheSignInThatWasBegunIsRefused(t *testing.T) {
 		}, "refers to another site"},
 		"no metadata": {func(w *world) {
 			w.header = func(string) string { return "Bearer" }
+			w.resource["authorization_servers"] = nil
 		}, "names no provider"},
 		"a provider without https": {func(w *world) {
 			w.resource["authorization_servers"] = []string{"http://idp.example"}

@@ -86,6 +86,50 @@ principal = "suite"
 	}
 }
 
+// result is a scenario of a suite as the official suite prints it.
+var result = regexp.MustCompile(
+	`(?m)^. auth/(\S+): (\d+) passed, (\d+) failed(, \d+ warnings)?$`)
+
+// The official suite's scenarios of authorization, of each version, with `caponier connect` as the
+// client. Warned is what it is alone: a client that is known by the address of a document about it.
+func TestConnectPassesTheSuitesAuthorization(t *testing.T) {
+	runs := [][]string{{"--suite", "auth", "--spec-version", "2025-11-25"},
+		{"--suite", "auth", "--spec-version", "2026-07-28"}}
+	for _, name := range []string{"resource-mismatch", "offline-access-scope",
+		"offline-access-not-supported", "authorization-server-migration", "iss-supported",
+		"iss-not-advertised", "iss-supported-missing", "iss-wrong-issuer", "iss-unexpected",
+		"iss-normalized", "metadata-issuer-mismatch"} {
+		runs = append(runs, []string{"--scenario", "auth/" + name})
+	}
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := filepath.Abs(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, run := range runs {
+		cmd := exec.CommandContext(t.Context(), node, append([]string{filepath.Join(here,
+			"node_modules/@modelcontextprotocol/conformance/dist/index.js"), "client",
+			"--command", filepath.Join(here, node) + " " + filepath.Join(here, "connect.mjs"),
+			"-o", t.TempDir()}, run...)...)
+		cmd.Env = append(os.Environ(), "CAPONIER="+program)
+		out, _ := cmd.CombinedOutput() // a warning is an exit code of 1
+		whole := result.FindAllSubmatch(out, -1)
+		for _, m := range whole {
+			if string(m[2]) == "0" || string(m[3]) != "0" ||
+				len(m[4]) > 0 && string(m[1]) != "basic-cimd" {
+				t.Errorf("%q: %s", run, m[0])
+			}
+		}
+		one := regexp.MustCompile(`Passed: ([1-9]\d*)/\d+, 0 failed, 0 warnings`).Match(out)
+		if run[0] == "--suite" && len(whole) < 14 || run[0] != "--suite" && !one {
+			t.Errorf("%q: %d scenarios: %s", run, len(whole), out)
+		}
+	}
+}
+
 // until waits for a host.
 func until(t *testing.T, health string) {
 	t.Helper()
