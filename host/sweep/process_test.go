@@ -71,10 +71,15 @@ func newProcess(t *testing.T, w *world, c cut) *process {
 		resumed: make(chan struct{}), replied: make(chan struct{}, 1000)}
 	p.node = sshtest.New(t, sshtest.Options{Faults: sshtest.Faults{SFTP: p.serve}})
 	var err error
-	p.store, err = store.Open(store.Options{Dir: w.store, Busy: 100 * time.Millisecond, Now: w.now,
-		Boot: w.running})
-	if err != nil {
-		t.Fatal(err)
+	// opening may take twice as long as Busy
+	for end := time.Now().Add(time.Minute); ; {
+		p.store, err = store.Open(store.Options{Dir: w.store, Busy: 100 * time.Millisecond,
+			Now: w.now, Boot: w.running})
+		if err == nil {
+			break
+		} else if !errors.Is(err, context.DeadlineExceeded) || time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 	host, port := p.node.HostPort()
 	p.remote, err = remote.New(remote.Options{Workspace: w.workspace, StageRoot: w.tmp,
