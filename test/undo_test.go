@@ -216,7 +216,8 @@ func (s *site) serveHTTPFor(t *testing.T, is func() bool) {
 
 func TestAGuestWithoutSnapshotsIsChangedOnlyWhereTheSiteAllows(t *testing.T) {
 	stop := []string{"call", "proxmox_stop_container", `{"vmid":101}`}
-	s := snapshotting(t, "tools: [proxmox_stop_container], optional: false, keep: 1, keep_days: 7")
+	s := snapshotting(t, "tools: [proxmox_stop_container, stop_guest, stop_vm, stop_container], "+
+		"optional: false, keep: 1, keep_days: 7")
 	out, err := s.command(stop...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "no snapshot of guest 101 could be taken") ||
 		len(s.commands()) > 0 {
