@@ -83,6 +83,7 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 		return // only Linux tells the peak of a process
 	}
 	const budget, slack = 64, 64 // MiB
+	t.Setenv("GOGC", "")         // as installed, not as other tests
 	s := newSite(t)
 	s.unhurried(t)
 	tokens := s.crowd(t)

@@ -18,9 +18,7 @@ var _ gate.Journal = (*Journal)(nil)
 
 // Open begins a chain for this process. The directory must not be writable for other accounts.
 func Open(o Options) (*Journal, error) {
-	if o.Dir == "" {
-		o.Dir = filepath.Join("state", "journal")
-	}
+	o.Dir = cmp.Or(o.Dir, filepath.Join("state", "journal"))
 	o.MaxFileBytes = cmp.Or(o.MaxFileBytes, 64<<20)
 	if o.Now == nil {
 		o.Now = time.Now

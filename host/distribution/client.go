@@ -1,6 +1,7 @@
 package distribution
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -81,10 +82,7 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func origin(scheme, host string) string {
 	u := url.URL{Scheme: scheme, Host: host}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"https": "443", "http": "80"}[scheme]
-	}
+	port := cmp.Or(u.Port(), map[string]string{"https": "443", "http": "80"}[scheme])
 	return scheme + "://" + net.JoinHostPort(u.Hostname(), port)
 }
 

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -66,10 +67,7 @@ func (f Findings) Count() (failed, warned int) {
 func (f Findings) Print(w io.Writer) error {
 	line := func(s string) string { return strings.ReplaceAll(plaintext.Clean(s), "\n", " ") }
 	for _, x := range f {
-		mark := map[Level]string{OK: "ok", Warn: "warn"}[x.Level]
-		if mark == "" {
-			mark = "FAIL"
-		}
+		mark := cmp.Or(map[Level]string{OK: "ok", Warn: "warn"}[x.Level], "FAIL")
 		what := x.Check
 		if x.Node != "" {
 			what = x.Node + ": " + what

@@ -52,12 +52,9 @@ func newProvider(o OIDC, client *http.Client, now func() time.Time) *provider {
 		o.Algorithms = []string{"RS256", "ES256", "EdDSA"}
 	}
 	o.IDClaim = cmp.Or(o.IDClaim, "sub")
-	if client == nil {
-		client = &http.Client{}
-	}
-	bounded := *client
+	bounded := *cmp.Or(client, &http.Client{})
 	bounded.Timeout = providerTime
-	bounded.Transport = &polite{cmp.Or[http.RoundTripper](client.Transport, http.DefaultTransport),
+	bounded.Transport = &polite{cmp.Or[http.RoundTripper](bounded.Transport, http.DefaultTransport),
 		rate.NewLimiter(rate.Every(5*time.Second), 4),
 		rate.NewLimiter(rate.Every(5*time.Second), 4)}
 	bounded.CheckRedirect = func(*http.Request, []*http.Request) error {

@@ -2,6 +2,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,10 +99,7 @@ func guests(q gate.Question) (names []string) {
 	if q.Node == nil || q.Call == nil || q.Call.Planning {
 		return nil
 	}
-	cluster := q.Node.Cluster
-	if cluster == "" {
-		cluster = q.Node.Name
-	}
+	cluster := cmp.Or(q.Node.Cluster, q.Node.Name)
 	for _, id := range q.Call.Targets.VMIDs {
 		names = append(names, "guest "+id+" of "+cluster)
 	}

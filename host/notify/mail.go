@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -69,10 +70,7 @@ func (m mail) config() *tls.Config {
 
 // connect ends with ctx, whatever the server does.
 func (m mail) connect(ctx context.Context) (net.Conn, error) {
-	port := m.at.Port()
-	if port == "" {
-		port = map[string]string{"smtp": "587", "smtps": "465"}[m.at.Scheme]
-	}
+	port := cmp.Or(m.at.Port(), map[string]string{"smtp": "587", "smtps": "465"}[m.at.Scheme])
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(m.host(), port))
 	if err != nil {

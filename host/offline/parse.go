@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -90,13 +91,7 @@ func (r *reader) fields(n *yaml.Node, known map[string]read) error {
 	return nil
 }
 
-func names(known map[string]read) (all []string) {
-	for k := range known {
-		all = append(all, k)
-	}
-	slices.Sort(all)
-	return all
-}
+func names(known map[string]read) []string { return slices.Sorted(maps.Keys(known)) }
 
 // plain refuses what could be read in two ways.
 func (r *reader) plain(n *yaml.Node) error {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -212,10 +213,7 @@ func (s *Shown) happened(ops []gate.Record) {
 // Text writes it for people.
 func (s Shown) Text(w io.Writer) error {
 	var b strings.Builder
-	outcome := string(s.Outcome)
-	if outcome == "" {
-		outcome = "no outcome: it runs, or the host was ended"
-	}
+	outcome := cmp.Or(string(s.Outcome), "no outcome: it runs, or the host was ended")
 	fmt.Fprintf(&b, "%s of %s by %s at %s: %s\n", s.Call, s.Tool, s.Principal,
 		s.Time.UTC().Format(time.DateTime), outcome)
 	for _, why := range s.Refused {

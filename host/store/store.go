@@ -3,6 +3,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -94,12 +95,7 @@ func Open(o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Dir == "" {
-		o.Dir = "state"
-	}
-	if o.Busy == 0 {
-		o.Busy = 5 * time.Second
-	}
+	o.Dir, o.Busy = cmp.Or(o.Dir, "state"), cmp.Or(o.Busy, 5*time.Second)
 	switch {
 	case o.Now == nil && o.Boot == nil:
 		o.Now, o.Boot = time.Now, sinceBoot

@@ -112,8 +112,7 @@ func auditExport(g *global) *cobra.Command {
 				if since > 0 {
 					from = time.Now().Add(-since)
 				}
-				err := export.Print(v.out, form, c.Export, c.Audit.Dir, from)
-				return err
+				return export.Print(v.out, form, c.Export, c.Audit.Dir, from)
 			}
 			x, err := exporter(c)
 			if err == nil && x == nil {

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -93,17 +91,3 @@ func visible(p gate.Principal, t *gate.Tool) gate.Question {
 func (h *host) mode(ctx context.Context) gate.Mode {
 	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: h.store.freezes(h.cfg).Mode(ctx)}
 }
-
-// tuneGC spends a little memory on fewer collections, unless the operator decided otherwise. More
-// than this costs memory and gains nothing that can be measured (GOGC=N make bench).
-func tuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(1 << 30)
-	}
-}
-
-// started returns to the system what only the start needed: as much again as the policy has.
-func started() { debug.FreeOSMemory() }

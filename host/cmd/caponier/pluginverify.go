@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -85,9 +86,7 @@ func (j verifyJob) read(v *verb) (module []byte, sigs [][]byte, err error) {
 		return nil, nil, err
 	}
 	if sigs == nil || j.sig != "" {
-		if j.sig == "" {
-			j.sig = file + ".sig"
-		}
+		j.sig = cmp.Or(j.sig, file+".sig")
 		if strings.HasPrefix(j.sig, "oci://") { // pulled, and nothing refers to it
 			return module, nil, nil
 		}

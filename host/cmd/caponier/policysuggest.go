@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,9 +32,7 @@ func (o *journalFlags) read(v *verb, c *config.Config) (since time.Time, inv loa
 	if o.site, err = v.site(o.site); err != nil {
 		return since, inv, err
 	}
-	if o.dir == "" {
-		o.dir = c.Audit.Dir
-	}
+	o.dir = cmp.Or(o.dir, c.Audit.Dir)
 	if since, err = audit.Moment(o.since, time.Now()); err != nil {
 		err = usage(fmt.Errorf("--since: %w", err))
 	}

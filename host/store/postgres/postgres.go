@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -305,12 +306,9 @@ func (s *Store) noted(ctx context.Context, err error) error {
 // goes reports that a server with this error is not the one to use: it starts, stops, is full, or
 // is no primary.
 func goes(code string) bool {
-	for _, class := range []string{"57P", "08", "53", "25006"} {
-		if strings.HasPrefix(code, class) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"57P", "08", "53", "25006"}, func(class string) bool {
+		return strings.HasPrefix(code, class)
+	})
 }
 
 // Ready returns an error if the store cannot be written to now.

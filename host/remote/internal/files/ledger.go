@@ -1,6 +1,7 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -50,9 +51,7 @@ type Ledger struct {
 
 // NewLedger returns an empty ledger. host is 8 hexadecimal digits, or "" for random ones.
 func NewLedger(host string, r Record) *Ledger {
-	if host == "" {
-		host = randomHex(4)
-	}
+	host = cmp.Or(host, randomHex(4))
 	return &Ledger{record: r, host: host, process: randomHex(4), use: map[gate.StageDir]bool{}}
 }
 
