@@ -55,6 +55,8 @@ func TestACandidateDecidesBesideTheSite(t *testing.T) {
 		return strings.Contains(string(out), "NEWLY ALLOWED") &&
 			strings.Contains(string(out), "of demo, by protected")
 	})
+	s.carries(t, "NEWLY ALLOWED", true)
+	s.carries(t, "newly refused", false)
 	before := s.read(t, "site/data.yaml")
 	out, err := s.command("policy", "promote").CombinedOutput()
 	if code := exitOf(err); code != 7 || s.read(t, "site/data.yaml") != before ||
@@ -80,6 +82,44 @@ func TestACandidateDecidesBesideTheSite(t *testing.T) {
 			t.Errorf("%v", shadow.Counts)
 		}
 	}
+}
+
+// carries asserts that the journal has a change by a candidate, in its chains, and that the call
+// shows it.
+func (s *site) carries(t *testing.T, change string, allow bool) {
+	t.Helper()
+	out, err := s.command("audit", "tail", "--json", "-n", "1000").Output()
+	must(t, err)
+	var found struct {
+		Shadow struct {
+			Call     string `json:"call_id"`
+			Decision string `json:"decision_id"`
+			Revision string
+			Allow    bool
+			Tier     string
+			Failed   []string
+			Change   string
+		}
+	}
+	a := &found.Shadow
+	for line := range strings.Lines(string(out)) {
+		found.Shadow.Change = ""
+		if must(t, json.Unmarshal([]byte(line), &found)); a.Change == change {
+			break
+		}
+	}
+	if a.Change != change || a.Allow != allow || a.Revision == "" || a.Tier != "green" ||
+		a.Decision == "" || (len(a.Failed) == 0) != allow {
+		t.Fatalf("no change is %s: %+v", change, *a)
+	}
+	for _, args := range [][]string{{"show", a.Call}, {"tail", "-n", "1000"}} {
+		out, err = s.command(append([]string{"audit"}, args...)...).Output()
+		if err != nil || !strings.Contains(string(out), "decision "+a.Decision+": "+change+
+			"; candidate ") {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	must(t, s.command("audit", "verify").Run())
 }
 
 // The shadow and replay decide the same records alike.

@@ -50,6 +50,13 @@ func (j *Journal) Intent(ctx context.Context, r gate.Record, durable bool) error
 	return j.sync(ctx, seg, n)
 }
 
+// Shadow writes what a candidate policy answers, without a sync.
+func (j *Journal) Shadow(s Shadow) error {
+	s.Time = j.now()
+	_, _, err := j.add(Entry{Shadow: &s})
+	return err
+}
+
 // Ready returns an error if a record could not be written now. It writes outcomes that are
 // pending, and some bytes that it removes again; after a failure it also syncs them.
 func (j *Journal) Ready() error {

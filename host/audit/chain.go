@@ -25,8 +25,9 @@ const (
 	tailSize = len(hashKey) + 2*sha256.Size + len(`"}`)
 )
 
-// Entry is one line of a journal file: a Record, the policy revision that decides from here on, or
-// a Head or Close that says where a file begins or ends. Its hash covers the whole line and,
+// Entry is one line of a journal file: a Record, what a candidate policy answers to the question of
+// one, the policy revision that decides from here on, or a Head or Close that says where a file
+// begins or ends. Its hash covers the whole line and,
 // through Prev, all lines before it.
 type Entry struct {
 	Host   string       `json:"-"` // whose journal it is in, of several; see Union
@@ -40,6 +41,7 @@ type Entry struct {
 	Close  *Close       `json:"close,omitempty"`
 	Policy *Kept        `json:"policy,omitempty"`
 	Record *gate.Record `json:"record,omitempty"`
+	Shadow *Shadow      `json:"shadow,omitempty"`
 }
 
 // when is when the entry was made.
@@ -53,6 +55,8 @@ func (e Entry) when() time.Time {
 		return e.Policy.Time
 	case e.Record != nil:
 		return e.Record.Time
+	case e.Shadow != nil:
+		return e.Shadow.Time
 	}
 	return time.Time{}
 }
@@ -76,6 +80,20 @@ type Head struct {
 type Close struct {
 	Time time.Time `json:"time"`
 	Next string    `json:"next,omitempty"` // the file that goes on, "" at the end of the process
+}
+
+// Shadow is what a candidate policy answers to the question of an earlier record. It enforces
+// nothing.
+type Shadow struct {
+	Time     time.Time `json:"time"`
+	ID       string    `json:"decision_id"`
+	CallID   string    `json:"call_id"`
+	Revision string    `json:"revision"` // of the candidate
+	Allow    bool      `json:"allow"`
+	Tier     string    `json:"tier"`
+	Failed   []string  `json:"failed"` // checks that do not hold
+	// against what is enforced, as package replay names it; "" for none
+	Change string `json:"change,omitempty"`
 }
 
 // Kept says that the bundle of a policy revision is beside the journal.
@@ -134,7 +152,8 @@ func decode(line []byte) (Entry, error) {
 		return e, errors.New("has more after its entry")
 	}
 	kinds := 0
-	for _, is := range []bool{e.Head != nil, e.Close != nil, e.Policy != nil, e.Record != nil} {
+	for _, is := range []bool{e.Head != nil, e.Close != nil, e.Policy != nil, e.Record != nil,
+		e.Shadow != nil} {
 		if is {
 			kinds++
 		}

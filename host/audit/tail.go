@@ -33,7 +33,7 @@ func Tail(ctx context.Context, w, warnings io.Writer, u Union, last int,
 	bad := BadLines{W: warnings}
 	wanted := func(yield func(told) bool) {
 		for r := range bad.told(source) {
-			if !old[r.CallID] && !yield(r) {
+			if !old[r.call()] && !yield(r) {
 				return
 			}
 		}
@@ -64,7 +64,7 @@ func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record
 	all := b.told(entries)
 	return func(yield func(gate.Record) bool) {
 		for r := range all {
-			if !yield(r.Record) {
+			if r.Record != nil && !yield(*r.Record) {
 				return
 			}
 		}
@@ -78,7 +78,8 @@ func (b *BadLines) told(entries iter.Seq2[Entry, error]) iter.Seq[told] {
 		again = true
 		for e, err := range entries {
 			if err == nil {
-				if e.Record != nil && !yield(told{e.Host, *e.Record}) {
+				of := e.Record != nil || e.Shadow != nil
+				if of && !yield(told{e.Host, e.Record, e.Shadow}) {
 					return
 				}
 			} else if !known {

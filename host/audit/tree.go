@@ -21,7 +21,9 @@ func printTree(w io.Writer, records iter.Seq[told]) error {
 	calls, answers := map[string]*callTree{}, map[string]told{}
 	for r := range records {
 		text := ""
-		if r.Kind == "approval" {
+		if r.Shadow != nil {
+			text = r.Shadow.String()
+		} else if r.Kind == "approval" {
 			if answers[r.ID] = r; r.Type != "intent" {
 				text = answer(r)
 				delete(answers, r.ID)
@@ -32,7 +34,7 @@ func printTree(w io.Writer, records iter.Seq[told]) error {
 				c = &callTree{host: r.Host, outcomes: map[string]gate.Record{}}
 				calls[r.CallID] = c
 			}
-			if c.add(r.Record) {
+			if c.add(*r.Record) {
 				text = c.String()
 				delete(calls, r.CallID)
 			}
@@ -142,6 +144,19 @@ func answer(r told) string {
 		b.WriteString("✓ the answer counts, " + lasts)
 	}
 	return b.String() + "\n\n"
+}
+
+// String says in a line what the candidate would change, "" if that is nothing.
+func (s Shadow) String() string {
+	if s.Change == "" {
+		return ""
+	}
+	would := "allow it, " + s.Tier
+	if !s.Allow {
+		would = "refuse it: " + strings.Join(s.Failed, ", ")
+	}
+	return fmt.Sprintf("%s  decision %s: %s; candidate %s would %s\n",
+		s.Time.UTC().Format(stamp), clean(s.ID), clean(s.Change), clean(s.Revision), clean(would))
 }
 
 // end tells how a call or an operation ended.

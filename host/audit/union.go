@@ -25,10 +25,19 @@ type Member struct {
 // yields is ordered by the clocks of the hosts.
 type Union []Member
 
-// told is a record of a host.
+// told is a record of a host, or else what its candidate policy answers.
 type told struct {
 	Host string `json:"host,omitempty"`
-	gate.Record
+	*gate.Record
+	Shadow *Shadow `json:"shadow,omitempty"`
+}
+
+// call returns the id of the call that it is about.
+func (t told) call() string {
+	if t.Shadow != nil {
+		return t.Shadow.CallID
+	}
+	return t.CallID
 }
 
 // ParseUnion reads journals as NAME=DIR, or as DIR, whose name is that of the folder, or of the
@@ -67,6 +76,17 @@ func (u Union) String() string {
 // Records yields the entries of all journals, as [Records] does of one, each with its host.
 func (u Union) Records() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) { u.pass(u.readers(), yield) }
+}
+
+// Shadows returns what candidate policies answer to the questions of a call.
+func (u Union) Shadows(call string) []Shadow {
+	all := []Shadow{}
+	for e := range u.Records() {
+		if e.Shadow != nil && e.Shadow.CallID == call {
+			all = append(all, *e.Shadow)
+		}
+	}
+	return all
 }
 
 // follow yields what Records yields, and then what is written until ctx ends.

@@ -25,6 +25,8 @@ type event struct {
 	Journal  place    `json:"journal"`
 	Omitted  []string `json:"omitted,omitempty"` // what the sink takes no room for
 	Gap      string   `json:"gap,omitempty"`     // the journal lacks something: type is "gap"
+	// what a candidate policy answers: type is "shadow"
+	Shadow *audit.Shadow `json:"shadow,omitempty"`
 }
 
 // place is where a record stands. Anchors and `caponier audit verify` speak of the same hash.
@@ -44,6 +46,9 @@ func eventOf(s audit.Step, instance string, now time.Time) (event, bool) {
 			sha256.Sum256([]byte(s.Gap))) // the same when it is sent again
 	case s.Entry.Record != nil:
 		e.Record = *s.Entry.Record
+	case s.Entry.Shadow != nil:
+		e.Shadow = s.Entry.Shadow
+		e.Type, e.Time, e.ID, e.CallID = "shadow", e.Shadow.Time, e.Shadow.ID, e.Shadow.CallID
 	default:
 		return e, false
 	}
@@ -77,6 +82,9 @@ func (e event) says() string {
 	switch {
 	case e.Gap != "":
 		text = e.Gap
+	case e.Shadow != nil:
+		text = fmt.Sprintf("candidate policy %s of decision %s: allow %t, %s %s", e.Shadow.Revision,
+			e.ID, e.Shadow.Allow, e.Shadow.Change, strings.Join(e.Shadow.Failed, ", "))
 	case e.Type == "outcome":
 		text = fmt.Sprintf("%s %s of %s: %s %s", e.Kind, what, e.Principal, e.Outcome, e.Code)
 	case e.Type == "refused" && e.Outcome == gate.Waits:

@@ -101,6 +101,24 @@ func TestEverySinkGetsEveryRecordOfAllProcesses(t *testing.T) {
 	}
 }
 
+func TestEverySinkGetsWhatACandidateAnswers(t *testing.T) {
+	for name, open := range kinds(t) {
+		dir := filepath.Join(t.TempDir(), "journal")
+		j := journal(t, dir)
+		ids := append(write(t, j, "a", 1), "a-0.shadow")
+		must(t, j.Shadow(audit.Shadow{ID: "a-0", CallID: "Ca", Revision: "candidate-7",
+			Failed: []string{"protected"}, Tier: "yellow", Change: "newly refused"}))
+		o, r := open()
+		must(t, exporter(t, dir, o).Once(t.Context()))
+		r.holds(t, ids)
+		for _, part := range []string{"candidate-7", "newly refused"} {
+			if !strings.Contains(r.raw.String(), part) {
+				t.Errorf("%s: no %q in %s", name, part, r.raw.String())
+			}
+		}
+	}
+}
+
 func TestAFileOfLinesMayBeRotatedAndCutOffBySomebodyElse(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	file := filepath.Join(t.TempDir(), "lines")

@@ -96,8 +96,8 @@ func (r *receiver) event(raw []byte) {
 	d.DisallowUnknownFields()
 	err := d.Decode(&e)
 	id := e.ID
-	if e.Type == "outcome" {
-		id += ".outcome"
+	if e.Type == "outcome" || e.Type == "shadow" {
+		id += "." + e.Type
 	}
 	r.note(raw, id, e.Gap, err)
 }

@@ -1,5 +1,5 @@
-// Package shadow keeps what a candidate policy would decide otherwise than the policy in force. It
-// has no part in decisions.
+// Package shadow keeps what a candidate policy would decide beside the policy in force. It has no
+// part in decisions.
 package shadow
 
 import (
@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/input"
@@ -37,6 +38,8 @@ type Options struct {
 	Site      string         // the folder of the candidate
 	Dir       string         // where differences are kept, a file for each revision
 	Inventory load.Inventory // what the candidate's names are held against
+	// Answer is told each answer of the candidate. Nil for none.
+	Answer func(audit.Shadow) error
 }
 
 // Shadow has a candidate decide. Its methods may be called concurrently.
@@ -177,6 +180,15 @@ func (s *Shadow) one(ctx context.Context, rec gate.Record, kept *book) *book {
 		change = replay.Change{Change: Skipped}
 	} else if err != nil {
 		change.Change, change.Says = Dropped, err.Error()
+	} else if s.o.Answer != nil {
+		a := audit.Shadow{ID: rec.ID, CallID: rec.CallID, Revision: rules.Revision,
+			Allow: change.Allow, Tier: change.Tier, Failed: append([]string{}, change.After...)}
+		if change.Change != replay.Same {
+			a.Change = change.Change
+		}
+		if err := s.o.Answer(a); err != nil {
+			slog.Error("an answer of a candidate policy is not in the journal", "error", err)
+		}
 	}
 	s.note(change.Change)
 	kept.add(change, rec)

@@ -57,7 +57,16 @@ func auditShow(g *global, from *[]string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = v.print(s, func(w io.Writer) { _ = s.Text(w) })
+			all := struct {
+				plan.Shown
+				Shadow []audit.Shadow `json:"shadow"` // what candidate policies answer
+			}{s, u.Shadows(v.args[0])}
+			err = v.print(all, func(w io.Writer) {
+				_ = s.Text(w)
+				for _, a := range all.Shadow {
+					fmt.Fprint(w, a)
+				}
+			})
 			return cmp.Or(err, bad.Err())
 		}),
 	}

@@ -15,7 +15,8 @@ func (h *host) shadow(ctx context.Context, o *gate.Options) {
 		return
 	}
 	s := shadow.New(shadow.Options{Site: h.cfg.Policy.Shadow, Dir: shadowDir(h.cfg),
-		Inventory: load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.Remote.Known()}})
+		Inventory: load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.Remote.Known()},
+		Answer:    h.journal.Shadow})
 	o.Journal = s.Journal(o.Journal)
 	h.background(ctx, s.Run)
 	h.meter.Gauge("caponier_shadow_decisions_total", "Decisions that the candidate of "+

@@ -82,6 +82,8 @@ func TestMistakesInDataAreRefusedWithTheirLine(t *testing.T) {
 			"anchors and aliases are not read"},
 		"alias": {"claimable_roles: []",
 			"claimable_roles: &x []\ncustom: {y: *x}", "anchors and aliases are not read"},
+		"end of a line in one YAML": {"claimable_roles: []",
+			"claimable_roles: []\ncustom: {a: \"b\u0085c\"}", "U+0085 ends a line in YAML 1.1"},
 		"merge key": {"claimable_roles: []",
 			"claimable_roles: []\ncustom: {<<: {a: b}}",
 			"the key << is neither text nor a plain decimal"},

@@ -91,6 +91,8 @@ type Change struct {
 	On         string   `json:"on,omitempty"` // guests, nodes, paths, hosts, or the command
 	Before     []string `json:"before"`       // checks that did not hold, none when it was allowed
 	After      []string `json:"after"`
+	Allow      bool     `json:"allow"` // by the candidate, which puts it in this tier
+	Tier       string   `json:"tier"`
 }
 
 // Replay decides every recorded question again with the policy of a folder. It uses all processors
@@ -197,7 +199,7 @@ func Compare(ctx context.Context, r *policy.Rules, rec gate.Record) (Change, err
 	before := rec.Type != "refused"
 	c := Change{DecisionID: rec.ID, CallID: rec.CallID, Change: Same, Kind: rec.Kind, Op: rec.Op,
 		Principal: rec.Principal, Tool: rec.Tool, On: on(rec.Input), Before: rec.Failed,
-		After: a.Failed}
+		After: a.Failed, Allow: a.Allow, Tier: a.Tier.String()}
 	was, would := because(rec.Denied, rec.Failed), because(a.Denied, a.Failed)
 	if len(a.Guests) > 0 {
 		would = "not known: the candidate asks what the cluster says of " +

@@ -44,5 +44,5 @@ func encode(t *testing.T, v any) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
+	return bytes.ReplaceAll(text, []byte("\u0085"), []byte(`\u0085`))
 }

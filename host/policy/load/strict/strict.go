@@ -8,6 +8,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -15,6 +16,12 @@ import (
 // Map reads a document that is a map, as JSON has it, with its node, which knows the lines. Numbers
 // are json.Number. The errors begin with the name of the file and the line.
 func Map(name string, data []byte) (map[string]any, *yaml.Node, error) {
+	if at := bytes.IndexAny(data, "\u0085\u2028\u2029"); at >= 0 {
+		r, _ := utf8.DecodeRune(data[at:])
+		return nil, nil, fmt.Errorf("%s:%d: %U ends a line in YAML 1.1 and is text in YAML 1.2: "+
+			"write it as \\N, \\L or \\P, in double quotes", name,
+			1+bytes.Count(data[:at], []byte("\n")), r)
+	}
 	var node, second yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	if err := d.Decode(&node); err == io.EOF {
