@@ -286,20 +286,25 @@ func FuzzEntry(f *testing.F) {
 		r := gate.Record{Type: kind, Principal: principal, Input: json.RawMessage(input), Op: op,
 			Tool: tool, Time: time.UnixMilli(seq % 1e12),
 			Denied: []gate.Reason{{ID: op, Msg: tool}}}
-		line, hash, err := encode(Entry{Seq: seq, Prev: kind, Record: &r})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if bytes.IndexByte(line, '\n') != len(line)-1 {
-			t.Fatalf("not one line: %q", line)
-		}
-		e, err := decode(line[:len(line)-1])
-		if err != nil || e.Hash != hash {
-			t.Fatalf("%v\n%s", err, line)
-		}
-		again, _, err := encode(e)
-		if err != nil || !bytes.Equal(again, line) {
-			t.Errorf("wrote\n%sread and wrote\n%s", line, again)
+		s := Shadow{Time: r.Time, ID: kind, CallID: tool, Revision: principal, Tier: op,
+			Failed: []string{tool, op}, Allow: seq%2 == 0, Change: kind}
+		for _, of := range []Entry{{Record: &r}, {Shadow: &s}} {
+			of.Seq, of.Prev = seq, kind
+			line, hash, err := encode(of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.IndexByte(line, '\n') != len(line)-1 {
+				t.Fatalf("not one line: %q", line)
+			}
+			e, err := decode(line[:len(line)-1])
+			if err != nil || e.Hash != hash {
+				t.Fatalf("%v\n%s", err, line)
+			}
+			again, _, err := encode(e)
+			if err != nil || !bytes.Equal(again, line) {
+				t.Errorf("wrote\n%sread and wrote\n%s", line, again)
+			}
 		}
 	})
 }
