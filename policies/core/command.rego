@@ -135,13 +135,18 @@ suffixed(s) := s if {
 # Mentions are wider than operands: a guest's number in a task id, a unit, a volume, a path or the
 # name of a device, a node's name in a task id or a path, and both in any word of a program that
 # only the site describes.
-mentioned_vmids(words) := vmids(words) | {v |
+mentioned_vmids(words) := (vmids(words) | {v |
 	some [kind, w] in words
 	kind in {
-		"upid", "unit", "service", "volid", "dataset", "readpath", "device", "link", "own", "place",
+		"unit", "service", "volid", "dataset", "readpath", "device", "link", "own", "place",
 		"blockdev", "zname", "lvmname", "unitglob", "ident", "process",
 	}
 	some v in numbers(w)
+}) | {v |
+	some ["upid", w] in words
+	some run in regex.find_n(`[0-9]+`, split(w, ":")[6], -1) # its id; hex numbers stand before it
+	v := trim_left(run, "0")
+	regex.match(`^[0-9]{3,9}$`, v)
 }
 
 mentioned_nodes(words) := (nodes(words) | {n |
