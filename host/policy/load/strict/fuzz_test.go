@@ -3,10 +3,13 @@ package strict
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"testing"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
+
+var longKey = regexp.MustCompile(`"(\\.|[^"\\]){900}[^:]*":`)
 
 // FuzzData holds the reader of data.yaml to its promise: what it takes can be read in one way only,
 // the way in which JSON reads it. It is a package without the policy engine, which takes minutes to
@@ -27,6 +30,9 @@ func FuzzData(f *testing.F) {
 			return
 		}
 		text := encode(t, v)
+		if longKey.Match(text) {
+			return // YAML 1.2, 7.4.2: such a key needs "? " before it, which JSON has not
+		}
 		again, _, err := Map("x.yaml", text)
 		if err != nil || !bytes.Equal(encode(t, again), text) {
 			t.Fatalf("%q is %s, read again %v, %v", data, text, again, err)
