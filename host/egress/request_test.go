@@ -236,7 +236,11 @@ func FuzzParseURL(f *testing.F) {
 			strings.ToLower(tg.host) != tg.host {
 			t.Fatalf("%q is %+v, and read again %+v, %v", s, tg, u, err)
 		}
-		again, err := parseURL(tg.origin() + tg.RequestURI())
+		text := tg.origin() + tg.RequestURI()
+		if len(text) > maxURL {
+			return // its port and its escapes make it longer than s
+		}
+		again, err := parseURL(text)
 		if err != nil || again.origin() != tg.origin() || again.RequestURI() != tg.RequestURI() {
 			t.Fatalf("%q goes to %s%s, and read again to %s%s, %v", s, tg.origin(), tg.RequestURI(),
 				again.origin(), again.RequestURI(), err)
