@@ -70,7 +70,7 @@ type Needs struct {
 }
 
 // Call is one tool call. Its fields do not change after its first decision, except Confirmation,
-// Decided, Stages, Made and Plan, which only this package sets.
+// Decided, Stages, Blobs and Plan, which only this package sets.
 type Call struct {
 	ID, Trace    string
 	Source       string // stdio | http | cli | host
@@ -86,7 +86,7 @@ type Call struct {
 	Decided      Decision          // of the call itself, once it is allowed
 	Stages       []StageDir
 	User         User     // nil if the client cannot ask one
-	Made         []string // names that the host made for this call: of stages, of blobs
+	Blobs        []string // that the host made for this call
 	Planning     bool     // operations above green are recorded, not executed
 	Plan         Plan     // that operations above green are held to; nil: none
 	current      func(context.Context) error

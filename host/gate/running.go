@@ -238,13 +238,12 @@ func (r *Running) started(above bool) {
 func (r *Running) made(op abi.Op, res Result) {
 	if res.Stage != nil {
 		r.Call.Stages = append(r.Call.Stages, *res.Stage)
-		r.Call.Made = append(r.Call.Made, res.Stage.Dir)
 	}
 	if v, is := res.Value.(abi.BlobWriteResponse); is {
-		r.Call.Made = append(r.Call.Made, v.Blob)
+		r.Call.Blobs = append(r.Call.Blobs, v.Blob)
 	}
 	if v, is := res.Value.(abi.HTTPResponse); is && v.Blob != "" && success.Saves(op) {
-		r.Call.Made = append(r.Call.Made, v.Blob)
+		r.Call.Blobs = append(r.Call.Blobs, v.Blob)
 	}
 }
 
@@ -274,7 +273,7 @@ func (r *Running) plan(q Question, d Decision) (Result, error) {
 			"for an ABI that cannot go on from here")
 	}
 	res := Result{Plan: true}
-	res.Value = success.Of(q.Op, len(r.Call.Made)+1)
+	res.Value = success.Of(q.Op, len(r.Call.Stages)+len(r.Call.Blobs)+1)
 	switch v := res.Value.(type) {
 	case abi.StageResponse:
 		res.Stage = &StageDir{Node: q.Op.NodeName(), Dir: v.Dir}

@@ -396,6 +396,23 @@ func try(t testing.TB, b tape) *trial {
 	return w
 }
 
+// TestADigestStandsForOnePlan tries every program of up to six deeds that makes stages and blobs,
+// and runs something in a stage.
+func TestADigestStandsForOnePlan(t *testing.T) {
+	blob, stage := []byte{11, 0, 0}, []byte{5, 0, 0}
+	first, second := []byte{1, 0, 0}, []byte{1, 1, 0}
+	var all func(deeds tape, left int)
+	all = func(deeds tape, left int) {
+		try(t, append(tape{49, 0, 0, 0, byte(len(deeds) / 3)}, deeds...))
+		for _, deed := range [][]byte{blob, stage, first, second} {
+			if left > 0 {
+				all(slices.Concat(deeds, deed), left-1)
+			}
+		}
+	}
+	all(nil, 6)
+}
+
 // deviate makes the execution differ from the dry run in one place.
 func (w *trial) deviate(b *tape) {
 	kind, at, d := b.next(8), b.next(len(w.wet)+1), b.deed()

@@ -28,9 +28,9 @@ func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan 
 	p := &plan{Schema: schema, Call: c.ID, Made: now().UTC(), Principal: c.Principal.ID,
 		Tool: c.Tool.Name, Plugin: c.Tool.Plugin, Arguments: c.Args.Digest,
 		Tier: c.Decided.Tier.String(), Targets: c.Targets, Steps: []step{}}
-	named := map[string]bool{}
+	names, named := numbers(c), map[string]bool{}
 	for _, s := range steps {
-		p.Steps = append(p.Steps, stepOf(s, c.Made, named))
+		p.Steps = append(p.Steps, stepOf(s, names, named))
 	}
 	p.touch()
 	p.Ends = ends(c, p.Steps, a)
@@ -61,12 +61,12 @@ func ends(c *gate.Call, steps []step, a gate.Answer) string {
 
 // stepOf makes a step. named holds the paths of earlier steps: what is there when a later step
 // comes is not what the dry run saw.
-func stepOf(s gate.Step, made []string, named map[string]bool) step {
+func stepOf(s gate.Step, names *strings.Replacer, named map[string]bool) step {
 	q, d := s.Question, s.Decision
 	out := step{Op: q.Op.Import(), Node: q.Op.NodeName(), Tier: d.Tier.String(), Allowed: d.Allow,
 		Refused: append([]gate.Reason{}, d.Denied...),
 		Touches: q.Facts.Touches, Looked: q.Time.UTC()}
-	out.SHA256, out.path = bound(q, made, named)
+	out.SHA256, out.path = bound(q, names, named)
 	named[out.path] = true
 	var in input.Operation
 	if json.Unmarshal(d.Input, &in) == nil { // as it was decided, and masked
@@ -82,13 +82,13 @@ func stepOf(s gate.Step, made []string, named map[string]bool) step {
 // file: what is there is made by other steps. The digest that a download wants is not bound either,
 // since it is not known before, and can only make the download fail. The digest is "" for what
 // cannot be compared.
-func bound(q gate.Question, made []string, named map[string]bool) (digest, path string) {
+func bound(q gate.Question, names *strings.Replacer, named map[string]bool) (digest, path string) {
 	b, err := json.Marshal(q.Op)
 	if err != nil {
 		return "", ""
 	}
 	request := map[string]any{}
-	d := json.NewDecoder(strings.NewReader(numbered(string(b), made)))
+	d := json.NewDecoder(strings.NewReader(names.Replace(string(b))))
 	d.UseNumber()
 	if d.Decode(&request) != nil {
 		return "", ""
@@ -102,24 +102,33 @@ func bound(q gate.Question, made []string, named map[string]bool) (digest, path 
 	switch {
 	case named[path]:
 		facts = nil
-	case facts != nil && strings.HasPrefix(path, placeholder):
+	case facts != nil && strings.HasPrefix(path, staged):
 		facts = &gate.FileFacts{LocalBytes: facts.LocalBytes}
 	}
 	if b, err = json.Marshal([]any{q.Op.Import(), request, facts}); err != nil {
 		return "", ""
 	}
-	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(numbered(string(b), made)))), path
+	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(names.Replace(string(b))))), path
 }
 
-// placeholder begins what stands for a name that the host made. No request holds a NUL.
-const placeholder = "\x00/made/"
+// staged begins what stands for a stage that the host made. No request holds a NUL.
+const staged = "\x00/made/stage/"
 
-// numbered replaces, in JSON, the names that the host made for this run of the call.
-func numbered(text string, made []string) string {
-	for i, name := range made {
-		text = strings.ReplaceAll(text, name, fmt.Sprintf(`\u0000/made/%d`, i+1))
+// numbers returns what replaces, in JSON, the names that the host made for this run of the call.
+// Stages and blobs are counted apart: a blob is made without a step of the plan, so one more of
+// them in the dry run must not make the first stage look like the second.
+func numbers(c *gate.Call) *strings.Replacer {
+	pairs := [][]string{}
+	for i, s := range c.Stages {
+		pairs = append(pairs, []string{s.Dir, fmt.Sprintf(`\u0000/made/stage/%d`, i+1)})
 	}
-	return text
+	for i, name := range c.Blobs {
+		pairs = append(pairs, []string{name, fmt.Sprintf(`\u0000/made/blob/%d`, i+1)})
+	}
+	slices.SortStableFunc(pairs, func(a, b []string) int { // /planned/1 begins /planned/10
+		return len(b[0]) - len(a[0])
+	})
+	return strings.NewReplacer(slices.Concat(pairs...)...)
 }
 
 // digest covers what an approval is bound to. Neither the id nor the time of the dry run is in it,
@@ -162,7 +171,7 @@ func (p *plan) Next(q gate.Question) gate.PlanFacts {
 	for _, s := range p.Steps[:p.next] {
 		named[s.path] = true
 	}
-	sum, _ := bound(q, q.Call.Made, named)
+	sum, _ := bound(q, numbers(q.Call), named)
 	f.Next = step.Allowed && sum != "" && sum == step.SHA256
 	rests := p.rests()
 	for _, t := range rests {

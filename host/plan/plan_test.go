@@ -2,6 +2,7 @@ package plan
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -38,12 +39,23 @@ func stepOn(c *gate.Call, op abi.Op, facts *gate.FileFacts) gate.Step {
 	}
 }
 
+// callOf is a call for which the host made these names: paths are stages, others blobs.
 func callOf(made ...string) *gate.Call {
+	var stages []gate.StageDir
+	var blobs []string
+	for _, name := range made {
+		if name[0] == '/' {
+			stages = append(stages, gate.StageDir{Node: node, Dir: name})
+		} else {
+			blobs = append(blobs, name)
+		}
+	}
 	return &gate.Call{ID: "01J", Principal: gate.Principal{ID: "ann"},
 		Tool: &gate.Tool{Name: "stop_guest", Plans: true,
 			Plugin: gate.Plugin{Name: "guests", Digest: "sha256:00"}},
 		Args: gate.Args{Digest: "sha256:11"}, Decided: gate.Decision{Tier: gate.Red},
-		Targets: gate.Targets{Nodes: []string{node}, VMIDs: []string{"105"}}, Made: made}
+		Targets: gate.Targets{Nodes: []string{node}, VMIDs: []string{"105"}},
+		Stages:  stages, Blobs: blobs}
 }
 
 func planOf(c *gate.Call, a gate.Answer, steps ...gate.Step) *plan {
@@ -111,6 +123,41 @@ func TestNamesThatTheHostMakesAnewAreTheSameStep(t *testing.T) {
 	facts.LocalBytes = 8
 	if p.Next(ask(running, op, facts)).Next {
 		t.Error("a local file of another size is the same step")
+	}
+}
+
+func TestABlobDoesNotMakeOneStageLookLikeAnother(t *testing.T) {
+	runIn := func(dir string) abi.Op { return exec("sh", dir+"/job") }
+	c := callOf("/planned/1", "/planned/2")
+	p := planOf(c, gate.Answer{}, stepOn(c, runIn("/planned/2"), nil))
+	with := callOf("b7", "/planned/2", "/planned/3") // which is the first stage of this dry run
+	if planOf(with, gate.Answer{}, stepOn(with, runIn("/planned/2"), nil)).Digest() == p.Digest() {
+		t.Error("plans for the first and for the second stage have one digest")
+	}
+	running := callOf("b7", "/var/tmp/a", "b8", "/var/tmp/b")
+	if p.Next(ask(running, runIn("/var/tmp/a"), nil)).Next {
+		t.Error("planned for the second stage, it would run in the first")
+	}
+	if !p.Next(ask(running, runIn("/var/tmp/b"), nil)).Next {
+		t.Error("the call's own blob made another step of it")
+	}
+}
+
+func TestAStageIsNotTakenForOneWhoseNameItBegins(t *testing.T) {
+	dry, run := []string{"b1"}, []string{"b2"}
+	for n := range 20 {
+		dry = append(dry, fmt.Sprint("/planned/", n+2)) // /planned/2 begins /planned/20
+		run = append(run, fmt.Sprintf("/var/tmp/caponier-%02d", n))
+	}
+	c, running := callOf(dry...), callOf(run...)
+	for i := 1; i < len(dry); i++ {
+		p := planOf(c, gate.Answer{}, stepOn(c, exec("sh", dry[i]+"/job"), nil))
+		for k := 1; k < len(run); k++ {
+			next := p.Next(ask(running, exec("sh", run[k]+"/job"), nil)).Next
+			if next != (i == k) {
+				t.Errorf("planned in stage %d, in stage %d it is the same step: %t", i, k, next)
+			}
+		}
 	}
 }
 

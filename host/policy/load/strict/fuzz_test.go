@@ -3,6 +3,7 @@ package strict
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"testing"
 
@@ -18,7 +19,7 @@ func FuzzData(f *testing.F) {
 	for _, s := range []string{"a: 1", "{\"a\": [1, \"x\", null, true, {\"b\": -0}]}",
 		"a: &x 1\nb: *x", "1: 2", "? a\n: b", "a: 0o7", "a: |\n  x\n", "a: 'x'", "<<: {a: 1}",
 		"a:\n- b\n- c", "a: 1\na: 2", "a: 1\n---\nb: 2", "a:\t1", "a: !!int x", "a: 1e3",
-		"'a': yes\n\"b\": ~", "{\"a\\u0000\": \"\\ud83d\\ude00\"}"} {
+		"'a': yes\n\"b\": ~", "{\"a\\u0000\": \"\\ud83d\\ude00\"}", "\"\\uffff\\ufeff\\x7f\": 1"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -44,11 +45,17 @@ func FuzzData(f *testing.F) {
 	})
 }
 
+// unprinted are characters that JSON takes as they are, and YAML only escaped (YAML 1.2, 5.1), or
+// that YAML takes for a line's end.
+var unprinted = regexp.MustCompile(`[\x7f-\x9f\x{feff}\x{fffe}\x{ffff}]`)
+
 func encode(t *testing.T, v any) []byte {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return bytes.ReplaceAll(text, []byte("\u0085"), []byte(`\u0085`))
+	return unprinted.ReplaceAllFunc(text, func(c []byte) []byte {
+		return fmt.Appendf(nil, `\u%04x`, bytes.Runes(c)[0])
+	})
 }
