@@ -249,8 +249,7 @@ func (r *Running) made(op abi.Op, res Result) {
 
 const tooManySteps = "a plan has at most %d steps"
 
-// step adds a step to the plan. It reports false for one too many, of which the plan's last step
-// says that it is not the end.
+// step adds a step to the plan. The last one says that more were asked for: then it reports false.
 func (r *Running) step(q Question, d Decision) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -258,6 +257,8 @@ func (r *Running) step(q Question, d Decision) bool {
 		d = deny("steps", fmt.Sprintf(tooManySteps, maxSteps))
 	}
 	if len(r.steps) <= maxSteps {
+		now := *q.Call // with the stages and blobs that it has by now
+		q.Call = &now
 		r.steps = append(r.steps, Step{q, d})
 	}
 	return len(r.steps) <= maxSteps

@@ -175,8 +175,10 @@ func imitates(r rune) bool {
 
 func isASCIILetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
 
-// apart reports whether a character belongs to no word.
-func apart(r rune) bool { return !unicode.In(r, unicode.L, unicode.M, unicode.N) || hidden(r) }
+// apart reports whether a character belongs to no word. One that imitates gives no script away.
+func apart(r rune) bool {
+	return !unicode.In(r, unicode.L, unicode.M, unicode.N) || hidden(r) || imitates(r)
+}
 
 // Short returns at most max bytes of s, in whole characters, with "…" behind them if it cut any.
 func Short(s string, max int) string {

@@ -98,6 +98,7 @@ func TestShowMarksWhatHidesOrImitates(t *testing.T) {
 		"a word of lookalikes alone": {"\u0441\u043e\u0440",
 			"\u0441‹U+0441›\u043e‹U+043E›\u0440‹U+0440›"},
 		"full width":           {"ｒm", "ｒ‹U+FF52›m"},
+		"beside full width":    {"ｒ\u0443", "ｒ‹U+FF52›\u0443‹U+0443›"},
 		"mathematical letters": {"\U0001d42bm", "\U0001d42b‹U+1D42B›m"},
 		"a slash that is none": {"etc\u2215passwd", "etc\u2215‹U+2215›passwd"},
 		"a minus that is none": {"rm \u2212r", "rm \u2212‹U+2212›r"},
@@ -135,7 +136,7 @@ func TestShowLeavesNothingHidden(t *testing.T) {
 
 func FuzzShow(f *testing.F) {
 	for _, s := range []string{"", "a\u202e", "\u0430pt", "\u0441\u043e\u0440‹U+0440›", "\xff",
-		"ｒ‹U+FF52›"} {
+		"ｒ‹U+FF52›", "ｒ\u0443\xb9U+FF52›", "\u0443ｒ\u0436"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -246,6 +246,7 @@ func (w *trial) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 		deeds = w.dry
 	}
 	var dirs []string
+	clear(w.dirs) // a name of the dry run is an ordinary path for the execution
 	var mu sync.Mutex
 	ask := func(d deed) error {
 		mu.Lock()
@@ -255,9 +256,10 @@ func (w *trial) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 		if dir, is := res.Value.(abi.StageResponse); is {
 			mu.Lock()
 			dirs = append(dirs, dir.Dir)
+			n := len(dirs)
 			mu.Unlock()
 			w.mu.Lock()
-			w.dirs[dir.Dir] = len(dirs)
+			w.dirs[dir.Dir] = n
 			w.mu.Unlock()
 		}
 		return err

@@ -28,9 +28,9 @@ func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan 
 	p := &plan{Schema: schema, Call: c.ID, Made: now().UTC(), Principal: c.Principal.ID,
 		Tool: c.Tool.Name, Plugin: c.Tool.Plugin, Arguments: c.Args.Digest,
 		Tier: c.Decided.Tier.String(), Targets: c.Targets, Steps: []step{}}
-	names, named := numbers(c), map[string]bool{}
+	named := map[string]bool{}
 	for _, s := range steps {
-		p.Steps = append(p.Steps, stepOf(s, names, named))
+		p.Steps = append(p.Steps, stepOf(s, named))
 	}
 	p.touch()
 	p.Ends = ends(c, p.Steps, a)
@@ -61,12 +61,12 @@ func ends(c *gate.Call, steps []step, a gate.Answer) string {
 
 // stepOf makes a step. named holds the paths of earlier steps: what is there when a later step
 // comes is not what the dry run saw.
-func stepOf(s gate.Step, names *strings.Replacer, named map[string]bool) step {
+func stepOf(s gate.Step, named map[string]bool) step {
 	q, d := s.Question, s.Decision
 	out := step{Op: q.Op.Import(), Node: q.Op.NodeName(), Tier: d.Tier.String(), Allowed: d.Allow,
 		Refused: append([]gate.Reason{}, d.Denied...),
 		Touches: q.Facts.Touches, Looked: q.Time.UTC()}
-	out.SHA256, out.path = bound(q, names, named)
+	out.SHA256, out.path = bound(q, named)
 	named[out.path] = true
 	var in input.Operation
 	if json.Unmarshal(d.Input, &in) == nil { // as it was decided, and masked
@@ -82,7 +82,8 @@ func stepOf(s gate.Step, names *strings.Replacer, named map[string]bool) step {
 // file: what is there is made by other steps. The digest that a download wants is not bound either,
 // since it is not known before, and can only make the download fail. The digest is "" for what
 // cannot be compared.
-func bound(q gate.Question, names *strings.Replacer, named map[string]bool) (digest, path string) {
+func bound(q gate.Question, named map[string]bool) (digest, path string) {
+	names := numbers(q.Call)
 	b, err := json.Marshal(q.Op)
 	if err != nil {
 		return "", ""
@@ -114,7 +115,7 @@ func bound(q gate.Question, names *strings.Replacer, named map[string]bool) (dig
 // staged begins what stands for a stage that the host made. No request holds a NUL.
 const staged = "\x00/made/stage/"
 
-// numbers returns what replaces, in JSON, the names that the host made for this run of the call.
+// numbers returns what replaces, in JSON, the names that the host has made for this run by now.
 // Stages and blobs are counted apart: a blob is made without a step of the plan, so one more of
 // them in the dry run must not make the first stage look like the second.
 func numbers(c *gate.Call) *strings.Replacer {
@@ -171,7 +172,7 @@ func (p *plan) Next(q gate.Question) gate.PlanFacts {
 	for _, s := range p.Steps[:p.next] {
 		named[s.path] = true
 	}
-	sum, _ := bound(q, numbers(q.Call), named)
+	sum, _ := bound(q, named)
 	f.Next = step.Allowed && sum != "" && sum == step.SHA256
 	rests := p.rests()
 	for _, t := range rests {

@@ -143,6 +143,17 @@ func TestABlobDoesNotMakeOneStageLookLikeAnother(t *testing.T) {
 	}
 }
 
+func TestANameIsAStagesOnlyOnceItWasMade(t *testing.T) {
+	before, after := callOf(), callOf("/planned/1")
+	p := planOf(after, gate.Answer{}, stepOn(before, exec("sh", "/planned/1/job"), nil))
+	if p.Next(ask(callOf("/var/tmp/a"), exec("sh", "/var/tmp/a/job"), nil)).Next {
+		t.Error("a path that was no stage yet when it was planned is taken for a stage")
+	}
+	if !p.Next(ask(callOf(), exec("sh", "/planned/1/job"), nil)).Next {
+		t.Error("the same path, before a stage was made, is another step")
+	}
+}
+
 func TestAStageIsNotTakenForOneWhoseNameItBegins(t *testing.T) {
 	dry, run := []string{"b1"}, []string{"b2"}
 	for n := range 20 {
