@@ -10,7 +10,7 @@ SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
 ALL := ./... github.com/caponier-mcp/caponier/sdk/...
 export GOFLAGS := -buildvcs=false
 
-.PHONY: all plugins modules others demo lab test check changes fmt lint policy race bench bench-parts soak chaos replicas nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all site spelling clean
+.PHONY: all plugins modules others keyless demo lab test check changes fmt lint policy race bench bench-parts soak chaos replicas nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all site spelling clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host client policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
@@ -42,6 +42,11 @@ build/asc/node_modules: sdk/assemblyscript/package-lock.json
 build/modules/behave-as.wasm: test/modules/behave-as/behave.ts sdk/assemblyscript/caponier.ts | build/asc/node_modules
 	@mkdir -p $(@D)
 	build/asc/node_modules/.bin/asc $< -O3 --runtime stub --use abort= -o $@
+
+# What verifies keyless signatures of plugins, a module of its own, and what makes some for tests.
+keyless: build/caponier-keyless build/sigstorelab
+build/caponier-keyless build/sigstorelab: $(shell find keyless -name '*.go') keyless/go.mod keyless/go.sum
+	@mkdir -p $(@D); echo '  $@'; CGO_ENABLED=0 $(GO) build -C keyless -trimpath -ldflags="-s -w" -o ../$@ $(if $(filter %lab,$@),./cmd/sigstorelab,.)
 
 # The main job on a simulated node: a real MCP client, the real binary, SSH and SFTP. See test/demo.
 demo:
@@ -84,6 +89,7 @@ fmt:
 lint:
 	$(GO) vet $(ALL)
 	$(TOOL) staticcheck $(ALL)
+	cd keyless && $(GO) vet ./... && $(GO) tool -modfile=../test/tools/go.mod staticcheck ./...
 	@dead=$$($(TOOL) deadcode -filter '^github.com/caponier-mcp/caponier/(host|client)(/|$$)' ./host/cmd/caponier) || exit 1; \
 	if test -n "$$dead"; then echo "$$dead"; echo 'lint: the program never reaches these functions: delete them'; exit 1; fi
 
@@ -99,11 +105,12 @@ CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
 PURE := -e '/host/plaintext$$' -e '/host/plan$$' -e '/host/shell$$' -e '/sdk/abi$$' # functions without goroutines
 TESTS = MAKEFLAGS= MFLAGS= $(GO) test -short -timeout 30m $(ANEW)
-race: all modules build/pvelab
+race: all modules keyless build/pvelab
 	@$(MAKE) --no-print-directory -j2 tests-of-packages tests-of-the-binary
 .PHONY: tests-of-packages tests-of-the-binary
 tests-of-packages:
 	$(TESTS) -run '$(COMPARING)|AmongHostile' ./host/sandbox # the latter whole, in part under the race detector
+	cd keyless && $(TESTS) ./...
 	$(TESTS) ./test/rules # reads the whole program: ten times the memory under the race detector
 	$(TESTS) $$($(GO) list $(ALL) | grep $(PURE))
 	$(TESTS) -race $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e /test/rules -e '/caponier/test$$' $(PURE))
@@ -156,7 +163,7 @@ nightly: soak chaos replicas packaging-all
 	$(MAKE) fuzz FUZZTIME=10m
 
 fuzz:
-	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host client sdk plugins test | xargs -n1 dirname | sort -u); do \
+	@for t in $$(grep -rl --include='*_test.go' 'func Fuzz' host client sdk plugins test keyless | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -hoE 'func (Fuzz[A-Za-z0-9_]+)' $$t/*_test.go | awk '{print $$2}'); do \
 	    (cd $$t && $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzzminimizetime 100x -fuzztime $${FUZZTIME:-60s} .) || exit 1; done; done
 

@@ -12,11 +12,11 @@ import (
 
 // The commands of docs/plugin-registry.md are run in the order of the page, against Debian's
 // registry on loopback; cosign is not in Debian, so its line is left out. Only the names of the
-// registry, the key and the folders are replaced.
+// registry, the key and the folders are replaced. Then the module is signed without a key.
 func TestTheRegistryPageHolds(t *testing.T) {
 	page := read(t, "../docs/plugin-registry.md")
 	fences := regexp.MustCompile("(?s)```(?:sh|yaml)\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(fences) != 3 {
+	if len(fences) != 6 {
 		t.Fatalf("%d fences", len(fences))
 	}
 	s, registry := newSite(t), registryOnLoopback(t)
@@ -56,13 +56,12 @@ func TestTheRegistryPageHolds(t *testing.T) {
 		t.Fatalf("push printed %q", ref)
 	}
 	data := filepath.Join(s.dir, "site", "data.yaml")
-	f, err := os.OpenFile(data, os.O_APPEND|os.O_WRONLY, 0)
-	must(t, err)
+	before := read(t, data)
 	// the module that is at hand calls itself steps, and asks its user too
-	_, err = f.WriteString("\n" + strings.NewReplacer("ssh-ed25519 AAAA…", public, "acme-*",
-		"steps", "[ssh_exec]", "[ask, ssh_exec]").Replace(string(fences[2][1])))
-	must(t, err)
-	must(t, f.Close())
+	mine := strings.NewReplacer("ssh-ed25519 AAAA…", public, "acme-*", "steps", "[ssh_exec]",
+		"[ask, ssh_exec]")
+	must(t, os.WriteFile(data, []byte(string(before)+"\n"+mine.Replace(string(fences[2][1]))),
+		0o644))
 	taking := strings.NewReplacer("sha256:…", digest, "build/plugins/",
 		filepath.Join(s.dir, "plugins")+"/", "plugins.lock", filepath.Join(s.dir, "plugins.lock"))
 	out := run(taking.Replace(string(fences[1][1])))
@@ -73,5 +72,19 @@ func TestTheRegistryPageHolds(t *testing.T) {
 	}
 	if !strings.Contains(s.read(t, "plugins.lock"), `"by": "acme"`) {
 		t.Error("the lock does not say who signed")
+	}
+	file := filepath.Join(s.dir, "plugins", "acme-zfs.wasm")
+	root, program := keylessly(t, workflow+"v1", file)
+	must(t, os.WriteFile(data, []byte(string(before)+"\n"+mine.Replace(string(fences[4][1]))),
+		0o644))
+	toml := regexp.MustCompile("(?s)```toml\n(.*?)```").FindSubmatch(page)
+	config := strings.NewReplacer("/usr/lib/caponier/caponier-keyless", program,
+		"/etc/caponier/trusted_root.json", root).Replace(string(toml[1]))
+	must(t, os.WriteFile(s.config, []byte(s.read(t, "config.toml")+"\n"+config), 0o600))
+	run("caponier plugin lock acme-zfs")
+	out = run(strings.NewReplacer("./caponier-keyless", program, "trusted_root.json ", root+" ",
+		"acme-zfs.wasm", file).Replace(string(fences[5][1])))
+	if !strings.Contains(out, "is signed by "+workflow+"v1") {
+		t.Errorf("who signed without a key: %s", out)
 	}
 }

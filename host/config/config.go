@@ -27,6 +27,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/keyless"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	policy "github.com/caponier-mcp/caponier/host/policy/load"
@@ -46,6 +47,7 @@ type Config struct {
 	Identity    identity.Options `koanf:"identity"`
 	Policy      policy.Options   `koanf:"policy"`
 	Plugin      plugin.Options   `koanf:"plugin"`
+	Keyless     keyless.Options  `koanf:"keyless"`
 	Tools       plugin.Selection `koanf:"tools"`
 	Sandbox     sandbox.Options  `koanf:"sandbox"`
 	Remote      remote.Options   `koanf:"remote"`

@@ -33,6 +33,18 @@ func fields(v any, name string, must, may []string) (map[string]any, error) {
 	return m, nil
 }
 
+// Keyless reports whether sig is a Sigstore bundle with a certificate, of which [Verify] can say
+// nothing.
+func Keyless(sig []byte) bool {
+	v, err := abi.Decode(sig, Max)
+	if err != nil {
+		return false
+	}
+	bundle, _ := v.(map[string]any)
+	material, _ := bundle["verificationMaterial"].(map[string]any)
+	return material["certificate"] != nil
+}
+
 // verifyBundle reads what `cosign sign-blob --key` writes.
 func verifyBundle(sig, module []byte, k Key) error {
 	signed, digest, err := parseBundle(sig)
@@ -69,8 +81,7 @@ func parseBundle(data []byte) (signed, digest []byte, err error) {
 	}
 	material, _ := outer["verificationMaterial"].(map[string]any)
 	if material["certificate"] != nil || material["x509CertificateChain"] != nil {
-		return fail(errors.New("the bundle is keyless (it has a certificate), which is not " +
-			"verified here: sign with a key pair (cosign sign-blob --key)"))
+		return fail(errors.New("the bundle is keyless: it has a certificate, and no key"))
 	}
 	if material, err = fields(outer["verificationMaterial"], "verificationMaterial",
 		[]string{"publicKey"}, []string{"tlogEntries", "timestampVerificationData"}); err != nil {

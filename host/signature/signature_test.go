@@ -188,7 +188,9 @@ func TestWhatCosignSigned(t *testing.T) {
 		{"both cases", swap(`"signature":`, `"Signature":"AA==","signature":`), "repeats"},
 		{"another version", swap("v0.3", "v0.2"), "the bundle is"},
 		{"keyless", swap(`"publicKey":{"hint":"x"}`, `"certificate":{"rawBytes":"AA=="}`),
-			"keyless"},
+			"keyless: it has a certificate"},
+		{"keyless, as it was written before",
+			swap(`"publicKey":{"hint":"x"}`, `"x509CertificateChain":{}`), "keyless"},
 		{"attestation", swap("messageSignature", "dsseEnvelope"), "attestation"},
 		{"weak digest", swap("SHA2_256", "SHA1"), "want SHA2_256"},
 		{"no base64", swap(`"signature":"`, `"signature":"!`), "signature:"},
@@ -200,6 +202,9 @@ func TestWhatCosignSigned(t *testing.T) {
 		{"large", "{" + strings.Repeat(" ", signature.Max) + "}", "at most"},
 	} {
 		want(t, x.what, signature.Verify([]byte(x.bundle), module, k, time.Now()), x.why)
+		if got := signature.Keyless([]byte(x.bundle)); got != (x.what == "keyless") {
+			t.Errorf("%s: keyless is %v", x.what, got)
+		}
 	}
 	file, public := sshKey(t, "ed25519")
 	s, err := signature.ParseKey(public)

@@ -1,10 +1,10 @@
 // Command dist makes what is given away: go run ./packaging/dist -version 1.0.0 -out build/dist
 //
 // It compiles the program and the plugins, holds the plugins to plugins.lock, and writes for each
-// architecture a tar.gz, a .deb, an .rpm, an OCI image and an SBOM; bundles for desktop clients
-// (.mcpb) and their registry entry (server.json); a Homebrew formula; a statement of provenance,
-// VERIFY.md and SHA256SUMS. The same sources give the same bytes, wherever they lie: make
-// dist-check.
+// architecture a tar.gz, a .deb, an .rpm, an OCI image, caponier-keyless and SBOMs; bundles for
+// desktop clients (.mcpb) and their registry entry (server.json); a Homebrew formula; a statement
+// of provenance, VERIFY.md and SHA256SUMS. The same sources give the same bytes, wherever they lie:
+// make dist-check.
 package main
 
 import (
@@ -101,6 +101,7 @@ func (r *release) architecture(arch string, shared []entry) {
 	r.write(name+".oci.tar", image(r.version, arch, string(read("packaging/Dockerfile")), roots(),
 		all))
 	r.write(name+".cdx.json", r.sbom(filepath.Join(r.stage, arch, "caponier")))
+	r.keyless(arch)
 	if arch == "amd64" {
 		r.write(name+".mcpb", bundle(all, r.fill("packaging/manifest.json")))
 	}
@@ -111,6 +112,15 @@ func (r *release) program(arch, name, pkg string) []byte {
 	file := filepath.Join(r.stage, arch, name)
 	goBuild(file, pkg, "-s -w -X main.version="+r.version, "GOOS=linux", "GOARCH="+arch)
 	return read(file)
+}
+
+// keyless writes caponier-keyless, a module of its own and in no archive: few need its 18 MB.
+func (r *release) keyless(arch string) {
+	name := fmt.Sprintf("caponier-keyless-%s-linux-%s", r.version, arch)
+	file := filepath.Join(r.stage, arch, name)
+	goBuild(file, "-C=keyless", "-s -w -X main.version="+r.version, "GOOS=linux", "GOARCH="+arch)
+	r.write(name, read(file))
+	r.write(name+".cdx.json", r.sbom(file))
 }
 
 // plugins compiles the plugins, which are the same on every machine.
@@ -151,8 +161,12 @@ func sources() (all []entry) {
 	return all
 }
 
+// goBuild compiles a package of this module, or with -C=DIR the program that the module in DIR is.
 func goBuild(out, pkg, ldflags string, env ...string) {
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=" + ldflags, "-o", out}
+	if strings.HasPrefix(pkg, "-C=") {
+		args, pkg = slices.Insert(args, 1, pkg), "."
+	}
 	if strings.HasSuffix(out, ".wasm") {
 		args = append(args, "-buildmode=c-shared")
 	}

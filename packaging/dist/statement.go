@@ -53,7 +53,8 @@ func (r *release) provenance(arches string) []byte {
 		"uri":    "git+https://github.com/caponier-mcp/caponier",
 		"digest": digest{"gitCommit": r.commit},
 	}}
-	for _, f := range []string{"go.sum", "packaging/tools/go.sum", "plugins.lock"} {
+	for _, f := range []string{"go.sum", "keyless/go.sum", "packaging/tools/go.sum",
+		"plugins.lock"} {
 		dependencies = append(dependencies, map[string]any{"uri": "file:" + f,
 			"digest": digest{"sha256": fmt.Sprintf("%x", sha256.Sum256(read(f)))}})
 	}

@@ -443,6 +443,27 @@ problems contains problem if {
 	)
 }
 
+problems contains sprintf("plugins/trust/%s: has neither keys nor identities", [who]) if {
+	some who, t in data.site.plugins.trust
+	not t.keys
+	not t.identities
+}
+
+# A star must not reach over the name of who owns a path: anybody can have a name that begins so.
+problems contains problem if {
+	some who, t in data.site.plugins.trust
+	some i, identity in t.identities
+	not whose(identity.subject)
+	problem := sprintf(
+		"plugins/trust/%s/identities/%d/subject: %q is not one owner; want all of it, or %s",
+		[who, i, identity.subject, "https://HOST/OWNER/ and what follows up to /*, @* or :*"],
+	)
+}
+
+whose(subject) if not contains(subject, "*")
+
+whose(subject) if regex.match(`^https://[^/*]+/[^/*]+/([^*]*[/@:])?\*$`, subject)
+
 problems contains sprintf("plugins/trust/%s/imports: there is no operation %q", [who, i]) if {
 	some who, t in data.site.plugins.trust
 	some i in t.imports

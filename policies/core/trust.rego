@@ -2,7 +2,8 @@
 # scope: package
 # description: >-
 #   Who may sign which plugin. The host gives data.module when a module is to be locked or served -
-#   its name, its imports, and the signers whose signature over its bytes was verified.
+#   its name, its imports, the signers whose key made a signature over its bytes, and the identities
+#   that a certificate gives to one. The host verified both.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.trust
@@ -24,9 +25,22 @@ decision := {"allow": true, "by": "", "msg": ""} if {
 	count(reasons) > 0
 }
 
+# signers are those of the site who signed the module, with a key or with a certificate.
+signers contains who if {
+	some who in data.module.signers
+	data.site.plugins.trust[who].keys
+}
+
+signers contains who if {
+	some identity in data.site.plugins.trust[who].identities
+	some certified in data.module.identities
+	identity.issuer == certified.issuer
+	covers(identity.subject, certified.subject)
+}
+
 # may are the signers who may sign this name with these imports.
 may contains who if {
-	some who in data.module.signers
+	some who in signers
 	names(who)
 	count(over(who)) == 0
 }
@@ -36,7 +50,7 @@ names(who) if {
 	covers(pattern, data.module.name)
 }
 
-# A pattern is a name, or the beginning of names with a star.
+# A pattern is a text, or the beginning of texts with a star.
 covers(pattern, name) if pattern == name
 
 covers(pattern, name) if {
@@ -51,16 +65,28 @@ over(who) := {i |
 }
 
 reasons contains "nobody has signed it whom plugins.trust lists" if {
-	count(data.module.signers) == 0
+	data.module
+	count(signers) == 0
+	count(object.get(data.module, "identities", [])) == 0
+}
+
+# A certificate is issued to everybody: it counts when the site names whose it is.
+reasons contains msg if {
+	count(signers) == 0
+	some certified in data.module.identities
+	msg := sprintf("plugins.trust lists nobody with the identity %s of %s", [
+		certified.subject,
+		certified.issuer,
+	])
 }
 
 reasons contains sprintf("%s may not sign a plugin %q", [who, data.module.name]) if {
-	some who in data.module.signers
+	some who in signers
 	not names(who)
 }
 
 reasons contains msg if {
-	some who in data.module.signers
+	some who in signers
 	names(who)
 	count(over(who)) > 0
 	msg := sprintf("%s may not sign a plugin that imports %s", [

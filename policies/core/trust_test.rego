@@ -47,6 +47,55 @@ test_no_signature_is_no_trust if {
 	not decided({}, module("zfs", [], ["bob"])).allow
 }
 
+forge := "https://token.actions.githubusercontent.com"
+
+release := "https://github.com/acme/zfs/.github/workflows/release.yml@refs/tags/"
+
+keyless := {
+	"identities": [{"issuer": forge, "subject": concat("", [release, "*"])}],
+	"plugins": ["zfs"], "imports": ["ssh_exec"],
+}
+
+certified(subject, issuer) := object.union(
+	module("zfs", ["ssh_exec"], []),
+	{"identities": [{"issuer": issuer, "subject": subject}]},
+)
+
+test_an_identity_signs_for_who_has_it if {
+	d := decided({"acme": keyless}, certified(concat("", [release, "v1.0.0"]), forge))
+	d.allow
+	d.by == "acme"
+	every subject in [
+		"https://github.com/acme/zfs/.github/workflows/release.yml@refs/heads/main",
+		"https://github.com/acme/zfs/.github/workflows/test.yml@refs/tags/v1.0.0",
+		"https://github.com/acme-/zfs/.github/workflows/release.yml@refs/tags/v1.0.0",
+		"", trim_suffix(release, "/"), "*",
+	] {
+		e := decided({"acme": keyless}, certified(subject, forge))
+		not e.allow
+		e.msg == sprintf("plugins.trust lists nobody with the identity %s of %s", [subject, forge])
+	}
+}
+
+test_an_identity_is_of_its_issuer if {
+	every issuer in ["https://accounts.example.org", "", concat("", [forge, "/"])] {
+		not decided({"acme": keyless}, certified(concat("", [release, "v1"]), issuer)).allow
+	}
+}
+
+test_an_identity_has_the_same_limits_as_a_key if {
+	tag := concat("", [release, "v1"])
+	d := decided({"acme": object.union(keyless, {"plugins": ["other"]})}, certified(tag, forge))
+	d.msg == `acme may not sign a plugin "zfs"`
+	e := decided({"acme": object.union(keyless, {"imports": []})}, certified(tag, forge))
+	e.msg == "acme may not sign a plugin that imports ssh_exec"
+}
+
+# A key that somebody has does not count for who is listed with identities alone.
+test_a_key_counts_for_who_has_keys if {
+	not decided({"acme": keyless}, module("zfs", [], ["acme"])).allow
+}
+
 test_imports_have_a_ceiling if {
 	d := decided({"acme": acme}, module("zfs", ["ask", "sftp_write", "http_request"], ["acme"]))
 	not d.allow
@@ -75,4 +124,35 @@ test_mistakes_in_the_data_are_named if {
 		contains(p, text)
 	}
 	lint.problems == set() with data.site as site({"acme": acme})
+	lint.problems == set() with data.site as site({"acme": keyless})
+}
+
+test_an_identity_is_of_one_owner if {
+	every subject in [
+		"*", "https://*", "https://github.com/*", "https://github.com/acme*",
+		"https://github.com/acme/zfs*", "https://github.com/a*/zfs/x", "*@acme.org",
+		"https://github.com//*", "ann@*", "https://github.com/acme/*/*",
+	] {
+		who := {"acme": object.union(keyless, {"identities": [{
+			"issuer": forge,
+			"subject": subject,
+		}]})}
+		some p in lint.problems with data.site as site(who)
+		contains(p, "plugins/trust/acme/identities/0/subject")
+	}
+	every subject in [
+		"ann@acme.org", "https://github.com/acme/*", "https://github.com/acme/zfs/*",
+		"https://github.com/acme/zfs/.github/workflows/release.yml@*",
+	] {
+		who := {"acme": object.union(keyless, {"identities": [{
+			"issuer": forge,
+			"subject": subject,
+		}]})}
+		lint.problems == set() with data.site as site(who)
+	}
+}
+
+test_who_signs_has_a_key_or_an_identity if {
+	some p in lint.problems with data.site as site({"acme": object.remove(acme, ["keys"])})
+	p == "plugins/trust/acme: has neither keys nor identities"
 }

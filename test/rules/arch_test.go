@@ -99,6 +99,7 @@ var rooms = map[string][]string{
 	"host/plugin/author": {"sdk/assemblyscript", "sdk/c", "sdk/rust"},
 	"host/distribution":  {"sdk/abi"},
 	"host/signature":     {"sdk/abi"},
+	"host/keyless":       {"host/plaintext", "host/trusted", "sdk/abi"},
 	"host/identity":      {"host/gate", "host/trusted", "sdk/abi"},
 	"host/config": {
 		"host/trusted",
@@ -115,6 +116,7 @@ var rooms = map[string][]string{
 		"host/store",
 		"host/plugin",
 		"host/identity",
+		"host/keyless",
 		"host/observe",
 		"host/front/mcp",
 		"host/front/http",

@@ -31,6 +31,7 @@ var readers = map[string][]string{
 	"host/doctor":         {"host/doctor.FuzzClusterStatus"},
 	"host/distribution":   {"sdk/abi.FuzzDecode"},
 	"host/store/postgres": {"host/identity.FuzzTokenFile"},
+	"host/keyless":        {"sdk/abi.FuzzDecode"},
 	"host/signature":      {"host/signature.FuzzBundle", "sdk/abi.FuzzDecode"},
 	"host/egress": {"host/egress.FuzzParseURL", "host/egress.FuzzHeaders",
 		"sdk/abi.FuzzDecode"},

@@ -94,5 +94,5 @@ func (h *host) openPlugin(ctx context.Context, lock *plugin.Lock, e plugin.Entry
 	if err != nil {
 		return nil, err
 	}
-	return wasm, checkTrust(ctx, site, h.cfg.Plugin.Dir, wasm, e)
+	return wasm, trust{h.cfg.Plugin.Dir, h.cfg.Keyless}.check(ctx, site, wasm, e)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/keyless"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/signature"
@@ -22,6 +23,7 @@ type lockJob struct {
 	file, dir string // the lock and the folder of built modules
 	site      string // whose programs are known, "" for none
 	check     bool   // write nothing
+	keyless   keyless.Options
 }
 
 func pluginLock(g *global) *cobra.Command {
@@ -44,6 +46,7 @@ func pluginLock(g *global) *cobra.Command {
 				job.file = cmp.Or(job.file, c.Plugin.Lock)
 				job.dir = cmp.Or(job.dir, c.Plugin.Dir)
 				job.site = cmp.Or(job.site, c.Policy.Site)
+				job.keyless = c.Keyless
 			}
 			return job.run(v)
 		}),
@@ -142,7 +145,7 @@ func (l lockJob) signed(ctx context.Context, e plugin.Entry) (*plugin.Signed, er
 	if got := signature.Digest(wasm); got != e.Digest {
 		return nil, fmt.Errorf("%s has changed while it was read: try again", file)
 	}
-	s, err := signed(ctx, site, l.dir, wasm, e)
+	s, err := trust{l.dir, l.keyless}.signed(ctx, site, wasm, e)
 	if err != nil {
 		return nil, &exit{exitRefused, err}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/keyless"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/signature"
@@ -50,9 +51,30 @@ func signersOf(keys map[string][]string) (all []signature.Signer, err error) {
 	return all, nil
 }
 
-// signed verifies the signature beside a module in dir, and asks the site whether who made it may
-// sign this plugin. It returns nil where the site asks for no signature.
-func signed(ctx context.Context, site *load.Candidate, dir string, wasm []byte, e plugin.Entry) (
+// trust asks a site about the signatures beside the modules in dir.
+type trust struct {
+	dir     string
+	keyless keyless.Options
+}
+
+// who returns whose signature sig is: those of signers whose key it is, or the identity of its
+// certificate.
+func (t trust) who(ctx context.Context, signers []signature.Signer, sig, wasm []byte) (
+	names []string, identities []load.Identity, err error) {
+	if !signature.Keyless(sig) {
+		names, err = signature.By(signers, sig, wasm, time.Now())
+		return names, nil, err
+	}
+	i, err := t.keyless.Identity(ctx, sig, signature.Digest(wasm))
+	if err != nil {
+		return nil, nil, err
+	}
+	return nil, []load.Identity{load.Identity(i)}, nil
+}
+
+// signed verifies the signature beside a module, and asks the site whether who made it may sign
+// this plugin. It returns nil where the site asks for no signature.
+func (t trust) signed(ctx context.Context, site *load.Candidate, wasm []byte, e plugin.Entry) (
 	*plugin.Signed, error) {
 	keys, required := site.Signers()
 	if !required {
@@ -62,16 +84,16 @@ func signed(ctx context.Context, site *load.Candidate, dir string, wasm []byte, 
 	if err != nil {
 		return nil, err
 	}
-	sig, err := plugin.SignatureOf(dir, e.File, signature.Max)
+	sig, err := plugin.SignatureOf(t.dir, e.File, signature.Max)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	m := load.Module{Name: e.Name, Imports: e.Imports}
 	no := fmt.Errorf("there is no %s.sig beside it", e.File)
 	if sig != nil {
-		names, no = signature.By(signers, sig, wasm, time.Now())
+		m.Signers, m.Identities, no = t.who(ctx, signers, sig, wasm)
 	}
-	by, err := site.Trusts(ctx, load.Module{Name: e.Name, Imports: e.Imports, Signers: names})
+	by, err := site.Trusts(ctx, m)
 	if err != nil {
 		return nil, errors.Join(err, no)
 	}
@@ -81,11 +103,10 @@ func signed(ctx context.Context, site *load.Candidate, dir string, wasm []byte, 
 	return &plugin.Signed{By: by, Signature: signature.Digest(sig)}, nil
 }
 
-// checkTrust asks the site whether a module of the lock may be served: its signature counts now,
-// and is the one that was reviewed.
-func checkTrust(ctx context.Context, site *load.Candidate, dir string, wasm []byte,
-	e plugin.Entry) error {
-	now, err := signed(ctx, site, dir, wasm, e)
+// check asks the site whether a module of the lock may be served: its signature counts now, and is
+// the one that was reviewed.
+func (t trust) check(ctx context.Context, site *load.Candidate, wasm []byte, e plugin.Entry) error {
+	now, err := t.signed(ctx, site, wasm, e)
 	switch {
 	case err != nil || now == nil:
 		return err

@@ -9,9 +9,23 @@ import (
 
 // Module is a plugin's module as core/trust.rego sees it.
 type Module struct {
-	Name    string
-	Imports []string
-	Signers []string // whose signature over the module was verified
+	Name       string
+	Imports    []string
+	Signers    []string   // whose key made a signature over the module that was verified
+	Identities []Identity // of certificates that did
+}
+
+// Identity is whose certificate it is, as its issuer names it.
+type Identity struct{ Issuer, Subject string }
+
+// input returns the module as data.module.
+func (m Module) input() map[string]any {
+	identities := []any{}
+	for _, i := range m.Identities {
+		identities = append(identities, map[string]any{"issuer": i.Issuer, "subject": i.Subject})
+	}
+	return map[string]any{"module": map[string]any{"name": m.Name, "imports": anys(m.Imports),
+		"signers": anys(m.Signers), "identities": identities}}
 }
 
 // AsksForSignatures reports whether the data of the site in dir has plugins.trust. Nothing else of
@@ -34,6 +48,20 @@ func AsksForSignatures(dir string) (bool, error) {
 	return asks, nil
 }
 
+// SignedBy returns those of the site whose identity it is, whatever they may sign.
+func (c *Candidate) SignedBy(ctx context.Context, i Identity) (names []string, err error) {
+	v, err := c.ask(ctx, "data.caponier.core.trust.signers", Module{Identities: []Identity{i}}.
+		input())
+	if err != nil {
+		return nil, fmt.Errorf("asking whose identity %s is: %w", i.Subject, err)
+	}
+	all, _ := v.([]any)
+	for _, name := range all {
+		names = append(names, fmt.Sprint(name))
+	}
+	return names, nil
+}
+
 // Signers returns who may sign plugins, with their keys, and whether the site asks for it.
 func (c *Candidate) Signers() (keys map[string][]string, required bool) {
 	if at(c.data, "site", "plugins") == nil {
@@ -52,9 +80,7 @@ func (c *Candidate) Signers() (keys map[string][]string, required bool) {
 // Trusts asks the site whether the module may be locked and served. It returns whose signature
 // counts, "" where the site asks for none.
 func (c *Candidate) Trusts(ctx context.Context, m Module) (by string, err error) {
-	v, err := c.ask(ctx, "data.caponier.core.trust.decision", map[string]any{
-		"module": map[string]any{"name": m.Name, "imports": anys(m.Imports),
-			"signers": anys(m.Signers)}})
+	v, err := c.ask(ctx, "data.caponier.core.trust.decision", m.input())
 	if err != nil {
 		return "", fmt.Errorf("asking who may sign %s: %w", m.Name, err)
 	}
