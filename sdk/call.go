@@ -22,6 +22,11 @@ type Call struct {
 	// command text for a guest. An argument is missing when the host could not parse its text.
 	Rendered map[string]string
 
+	// LocalFiles are the files below the arguments with target local_dir, sorted by path, as they
+	// were when the call was decided: [SFTPPut] uploads these bytes or nothing. The host lists them
+	// for a tool that imports sftp_put and has an argument with target remote_dir.
+	LocalFiles []LocalFile
+
 	planned bool
 }
 
@@ -54,6 +59,13 @@ func (c *Call) Node(name string) string {
 		}
 	}
 	return name
+}
+
+// LocalFile is a file of the caller's workspace. SHA256 is hexadecimal. It is empty for what cannot
+// be uploaded: a link, a special file, a file that is too large or whose name no node can have.
+type LocalFile struct {
+	Path   string // relative to the workspace
+	SHA256 string
 }
 
 // Error is an error that a tool returns on purpose. Code is one word for programs; Suggestion says

@@ -164,6 +164,7 @@ func read(c *Call, imported imported, req any) (ReadResult, error) {
 type FileOptions struct {
 	Mode      string
 	Overwrite bool
+	Parents   bool   // of SFTPPut: make missing directories above the file, with mode 0755
 	MaxBytes  int64  // of SFTPGet; 0 leaves it to the host
 	SHA256    string // of SFTPGet: the digest that the bytes must have, or empty
 	Timeout   time.Duration
@@ -210,6 +211,7 @@ func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) 
 		Local:     local,
 		Mode:      o.Mode,
 		Overwrite: o.Overwrite,
+		Parents:   o.Parents,
 	})
 }
 

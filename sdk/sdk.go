@@ -326,6 +326,9 @@ func call(input []byte) (int32, []byte) {
 	for _, n := range in.Nodes {
 		c.Nodes = append(c.Nodes, Node(n))
 	}
+	for _, f := range in.LocalFiles {
+		c.LocalFiles = append(c.LocalFiles, LocalFile(f))
+	}
 	for _, t := range plugin.tools {
 		if t.kind == in.Kind &&
 			(t.name == in.Name || t.kind == "resource" && t.desc.URI == in.URI) {

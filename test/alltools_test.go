@@ -33,10 +33,15 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		"\"tool:proxmox_download_directory_from_host",
 		"# \"tool:proxmox_upload_file_to_host",
 		"\"tool:proxmox_upload_file_to_host",
+		"# \"tool:proxmox_upload_directory_to_host",
+		"\"tool:proxmox_upload_directory_to_host",
 	)
 	work := filepath.Join(s.dir, "lab/workspace/demo")
 	must(t, os.MkdirAll(work, 0o700))
 	must(t, os.WriteFile(filepath.Join(work, "app.conf"), []byte("port = 1\n"), 0o600))
+	must(t, os.MkdirAll(filepath.Join(work, "site", "css"), 0o700))
+	must(t, os.WriteFile(filepath.Join(work, "site", "index"), []byte("one\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(work, "site", "css", "a"), []byte("b\n"), 0o600))
 	session := s.stdio(t)
 	type args = map[string]any
 	called, least := map[string]bool{}, floors{}
@@ -117,6 +122,8 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 			"local_path": "hostname"}, "Downloaded /etc/hostname"},
 		{"proxmox_download_directory_from_host", args{"host_dir": "/var/log",
 			"local_dir": "logs"}, "Downloaded /var/log"},
+		{"proxmox_upload_directory_to_host", args{"local_dir": "site", "host_dir": "/opt/site"},
+			"Uploaded site to /opt/site on pve1: 2 files, 6 bytes"},
 	} {
 		called[c.tool] = true
 		if promised["tool:"+c.tool].tier == "red" || promised["tool:"+c.tool].tier == "black" {

@@ -73,6 +73,9 @@ func planSite(t *testing.T, tiers string, modules ...string) (s *site, session *
 	work := filepath.Join(s.dir, "lab/workspace/demo")
 	must(t, os.MkdirAll(work, 0o700))
 	must(t, os.WriteFile(filepath.Join(work, "app.conf"), []byte("port = 1\n"), 0o600))
+	must(t, os.MkdirAll(filepath.Join(work, "site", "css"), 0o700))
+	must(t, os.WriteFile(filepath.Join(work, "site", "index"), []byte("one\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(work, "site", "css", "a"), []byte("b\n"), 0o600))
 	cmd := s.command("serve")
 	cmd.Stderr = t.Output()
 	asked = new([]string)
@@ -208,6 +211,9 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 			"local_path": "hostname"}, "would be downloaded", "Downloaded /etc/hostname"},
 		{"proxmox_download_directory_from_host", args{"host_dir": "/var/log",
 			"local_dir": "logs"}, "would download", "Downloaded /var/log"},
+		{"proxmox_upload_directory_to_host", args{"local_dir": "site", "host_dir": "/opt/site"},
+			"would upload site to /opt/site on pve1: 2 files, 6 bytes",
+			"Uploaded site to /opt/site on pve1: 2 files, 6 bytes"},
 	} {
 		called[c.tool] = true
 		t.Run(fmt.Sprint(c.tool, c.args), func(t *testing.T) {
@@ -266,7 +272,7 @@ func TestADeviantToolIsHeldToItsPlan(t *testing.T) {
 			"the plan that was approved has no more steps"},
 		{"hides", 1, []string{"pct stop 101"}, "succeeded",
 			"the plan that was approved has no more steps"},
-		{"many", 0, nil, "refused", "step 201 of the plan, ssh_exec, is refused: steps"},
+		{"many", 0, nil, "refused", "step 1001 of the plan, ssh_exec, is refused: steps"},
 		{"error", 0, nil, "refused",
 			"the plan is not complete: after step 1, with an error of the tool"},
 		{"less", 1, []string{"pct stop 101"}, "succeeded", "done as planned"},

@@ -25,26 +25,26 @@ func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
 	began := len(s.lab.Effects())
 	how, _, said := outcome(t, session, "deviant_flood", args(10_001))
 	if how != "refused" || !strings.Contains(said,
-		"step 201 of the plan, ssh_exec, is refused: steps") || len(*asked) > 0 {
+		"step 1001 of the plan, ssh_exec, is refused: steps") || len(*asked) > 0 {
 		t.Errorf("the call: %s, asked %q: %s", how, *asked, said)
 	}
 	p, text := plan(t, session, "deviant_flood", args(10_001))
-	if p.Complete || p.Ends != "step 201 is refused: a plan has at most 200 steps" ||
-		len(p.Steps) != 201 || p.Steps[200].Allowed ||
-		!strings.Contains(text, "NOT COMPLETE: step 201 is refused: a plan has at most 200 steps") {
+	if p.Complete || p.Ends != "step 1001 is refused: a plan has at most 1000 steps" ||
+		len(p.Steps) != 1001 || p.Steps[1000].Allowed ||
+		!strings.Contains(text, "NOT COMPLETE: step 1001 is refused: a plan has at most 1000 ") {
 		t.Errorf("the plan: complete %v (%s), %d steps\n%s", p.Complete, p.Ends, len(p.Steps), text)
 	}
 	if changes, _ := since(s, began); len(changes) > 0 {
 		t.Errorf("the node saw %q", changes)
 	}
 	peak := map[int]int64{}
-	for _, n := range []int{1, 200, 201, 10_000, 10_001} {
+	for _, n := range []int{1, 1000, 1001, 10_000, 10_001} {
 		before := len(s.journal(t))
 		cmd := s.command("plan", "--json", "deviant_flood", fmt.Sprintf(`{"vmid":101,"n":%d}`, n))
 		out, err := cmd.Output()
 		refused := (*exec.ExitError)(nil)
-		if over := n > 200; errors.As(err, &refused) != over || over && refused.ExitCode() != 3 ||
-			strings.Contains(string(out), "at most 200 steps") != over {
+		if over := n > 1000; errors.As(err, &refused) != over || over && refused.ExitCode() != 3 ||
+			strings.Contains(string(out), "at most 1000 steps") != over {
 			t.Errorf("%d operations: %v\n%.2000s", n, err, out)
 		}
 		peak[n] = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10

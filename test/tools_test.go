@@ -33,6 +33,7 @@ var promised = map[string]struct {
 	"tool:proxmox_download_file_from_host":      {"hostops", "yellow", 300},
 	"tool:proxmox_download_directory_from_host": {"hostops", "yellow", 600},
 	"tool:proxmox_upload_file_to_host":          {"hostops", "red", 300},
+	"tool:proxmox_upload_directory_to_host":     {"hostops", "red", 600},
 	"tool:list_nodes":                           {"guests", "green", 30},
 	"tool:list_guests":                          {"guests", "green", 30},
 	"tool:get_guest_status":                     {"guests", "green", 30},

@@ -67,7 +67,7 @@ func (o *Options) decode(ctx context.Context, req Request, c *Call) error {
 		c.Commands = append(c.Commands, cmd)
 	}
 	if o.Files != nil && len(c.Targets.LocalPaths) > 0 {
-		if c.Files, err = o.Files(c.Principal, c.Targets.LocalPaths); err != nil {
+		if c.Files, err = o.Files(c); err != nil {
 			return err
 		}
 	}

@@ -95,8 +95,8 @@ type Options struct {
 	Mode      func(context.Context) Mode // read at each decision, under the context of Look
 	// Look, if set, readies the context of a decision, also from a database, before its turn.
 	Look func(context.Context, Question) context.Context
-	// Files returns the SHA-256 of local files, so that an approval binds their bytes. Nil: none.
-	Files func(Principal, []string) (map[string]string, error)
+	// Files returns the SHA-256 of a call's local files: an approval binds their bytes. Nil: none.
+	Files func(*Call) (map[string]string, error)
 	// Guests asks a cluster for facts that a decision lacks; missing ones refuse. Nil: it has none.
 	Guests func(context.Context, Question, Decision) map[string]Guest
 	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.

@@ -17,7 +17,7 @@ const (
 	endTime     = 10 * time.Second // to free what belongs to a call
 	maxNext     = 10               // operations that one may lead to, one after the other
 	maxOps      = 10_000           // operations of one call
-	maxSteps    = 200              // of a plan: a person has to read them
+	maxSteps    = 1_000            // of a plan: a person has to read them
 	keptRefused = 64               // refusals that an answer lists; all are counted and journaled
 )
 

@@ -35,9 +35,22 @@ func New(o Options) *Door {
 	}
 	d.Door = gate.New(gate.Options{Nodes: nodes, Decider: decider{d}, Journal: nothing{},
 		Ledger: nothing{}, Planner: plan.Planner{}, Lowerer: shell.Lowerer{},
-		Throttle: &fair.Refusals{}, Executors: executors,
+		Throttle: &fair.Refusals{}, Executors: executors, Files: d.files,
 		Mode: func(context.Context) gate.Mode { return gate.Mode{} }}, held{o.Runner})
 	return d
+}
+
+// files returns the digests of the local files of a call, and of those below its directories.
+func (d *Door) files(c *gate.Call) (map[string]string, error) {
+	all := map[string]string{}
+	for _, at := range c.Targets.LocalPaths {
+		for name, data := range d.o.Answers.Local {
+			if name == at || strings.HasPrefix(name, at+"/") {
+				all[name] = "sha256:" + sum(data)
+			}
+		}
+	}
+	return all, nil
 }
 
 // Asked returns what was asked for since the last time, in order.

@@ -268,3 +268,83 @@ func TestAPlanIsReadInOneLook(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
+
+// sending is a plan that uploads n files of site to /srv/site, of which each third one is there.
+func sending(n int, change func(i int, s *gate.Step)) *plan {
+	c := callOf()
+	c.Targets.LocalPaths, c.Targets.Paths = []string{"site"}, []string{"/srv/site"}
+	var steps []gate.Step
+	for i := range n {
+		name := fmt.Sprintf("d/%03d", i)
+		s := stepOn(c, abi.SFTPPut{OnNode: on, Local: "site/" + name, Path: "/srv/site/" + name,
+			Parents: true}, &gate.FileFacts{RealPath: "/srv/site/" + name, LocalBytes: 10})
+		if change != nil {
+			change(i, &s)
+		}
+		steps = append(steps, s)
+	}
+	return planOf(c, gate.Answer{}, steps...)
+}
+
+func TestTheUploadsOfADirectoryAreOneEntry(t *testing.T) {
+	text := sending(1000, nil).Text()
+	for _, want := range []string{
+		"  1–1000. red    upload 1000 files of site to /srv/site, 10000 bytes on pve1\n",
+		"     d/000\n", "     d/099\n", "     … and 900 more files; the plan as JSON lists them\n",
+		"     undo:  remove what was uploaded\n", "1000 steps, all that it does above green"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%.3000s", want, text)
+		}
+	}
+	if strings.Contains(text, "d/100\n") || strings.Count(text, "upload") != 2 {
+		t.Errorf("it says more:\n%s", text)
+	}
+}
+
+// What is different about one file is never hidden in the entry of the others.
+func TestAnUploadThatIsDifferentStandsAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*gate.Step)
+		want   string
+	}{
+		"refused": {func(s *gate.Step) {
+			s.Decision.Allow = false
+			s.Decision.Denied = []gate.Reason{{ID: "file", Msg: "elsewhere"}}
+		}, "     REFUSED (file): elsewhere\n"},
+		"of another tier": {func(s *gate.Step) { s.Decision.Tier = gate.Yellow },
+			"yellow upload site/d/010 to /srv/site/d/010"},
+		"to another place": {func(s *gate.Step) {
+			*s = stepOn(s.Question.Call, abi.SFTPPut{OnNode: on, Local: "site/d/010",
+				Path: "/srv/site/evil"}, s.Question.Facts.File)
+		}, "upload site/d/010 to /srv/site/evil"},
+		"another file": {func(s *gate.Step) {
+			*s = stepOn(s.Question.Call, abi.SFTPPut{OnNode: on, Local: "key",
+				Path: "/srv/site/d/010"}, s.Question.Facts.File)
+		}, "upload key to /srv/site/d/010"},
+		"replacing a file": {func(s *gate.Step) {
+			f := *s.Question.Facts.File
+			f.Exists = true
+			*s = stepOn(s.Question.Call, s.Question.Op, &f)
+		}, "upload site/d/010 to /srv/site/d/010, 10 bytes, replacing what is there"},
+	} {
+		text := sending(20, func(i int, s *gate.Step) {
+			if i == 10 {
+				c.change(s)
+			}
+		}).Text()
+		for _, want := range []string{"  1–10. red    upload 10 files of site", c.want,
+			" 12–20. red    upload 9 files of site"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: it does not say %q:\n%s", name, want, text)
+			}
+		}
+	}
+	hostile := sending(20, func(i int, s *gate.Step) {
+		name := "d/a\n     undo:  not needed"
+		*s = stepOn(s.Question.Call, abi.SFTPPut{OnNode: on, Local: "site/" + name,
+			Path: "/srv/site/" + name}, s.Question.Facts.File)
+	}).Text()
+	if strings.Contains(hostile, "\n     undo:  not needed") {
+		t.Errorf("a name passes for the host's own text:\n%s", hostile)
+	}
+}

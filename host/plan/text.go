@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -12,7 +14,9 @@ import (
 
 const (
 	maxLine  = 300 // characters of a step for people
-	maxSteps = 40  // steps that a text lists
+	maxSteps = 40  // steps that a text lists, or uploads that it lists as one
+	maxAlone = 5   // uploads in a row that are each a line
+	maxNames = 100 // files of uploads that a text lists as one
 )
 
 // Text is the plan for people: one line for each step, then what it touches, and what undoes it or
@@ -24,10 +28,16 @@ func (p *plan) Text() string {
 		state = "NOT COMPLETE: " + plaintext.Short(plaintext.Show(p.Ends), maxLine)
 	}
 	fmt.Fprintf(&b, "Plan of %s by %s, %s, %s\n", p.Tool, p.Principal, count(len(p.Steps)), state)
-	for i, s := range p.Steps {
-		if i == maxSteps {
+	for i, shown := 0, 0; i < len(p.Steps); i, shown = i+1, shown+1 {
+		s := p.Steps[i]
+		if shown == maxSteps {
 			fmt.Fprintf(&b, "… and %d more steps\n", len(p.Steps)-i)
 			break
+		}
+		if n := p.uploads(i); n > maxAlone {
+			p.writeUploads(&b, i, n)
+			i += n - 1
+			continue
 		}
 		fmt.Fprintf(&b, "%3d. %-6s %s\n", i+1, s.Tier, s.Does)
 		if !s.Allowed {
@@ -45,6 +55,74 @@ func (p *plan) Text() string {
 	}
 	fmt.Fprintf(&b, "digest %s\n", p.Sum)
 	return b.String()
+}
+
+// uploads returns how many steps from i on upload files of one directory that the call names to
+// another one, each under its own name.
+func (p *plan) uploads(i int) (n int) {
+	first := p.Steps[i]
+	for _, s := range p.Steps[i:] {
+		if p.below(s) == "" || !s.Allowed || s.Tier != first.Tier || s.Node != first.Node ||
+			undoOf(s) != undoOf(first) || len(s.Touches) > 0 {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// below returns the name of an uploaded file below directories of the call, "" for none.
+func (p *plan) below(s step) string {
+	if s.File == nil || s.File.Action != "put" || s.File.Local == nil {
+		return ""
+	}
+	for _, from := range p.Targets.LocalPaths {
+		name, is := strings.CutPrefix(*s.File.Local, from+"/")
+		if is && slices.ContainsFunc(p.Targets.Paths, func(to string) bool {
+			return s.File.Path == path.Join(to, name)
+		}) {
+			return name
+		}
+	}
+	return ""
+}
+
+// writeUploads writes n uploads from step i on as one.
+func (p *plan) writeUploads(b *strings.Builder, i, n int) {
+	bytes, replaces, names := int64(0), 0, []string{}
+	for _, s := range p.Steps[i : i+n] {
+		if f := s.File; f.Bytes != nil {
+			bytes += *f.Bytes
+		}
+		if f := s.File; f.Exists != nil && *f.Exists {
+			replaces++
+		}
+		names = append(names, plaintext.Short(plaintext.Show(p.below(s)), maxLine))
+	}
+	first := p.Steps[i]
+	from := strings.TrimSuffix(*first.File.Local, "/"+p.below(first))
+	to := strings.TrimSuffix(first.File.Path, "/"+p.below(first))
+	what := fmt.Sprintf("upload %d files of %s to %s, %d bytes", n, from, to, bytes)
+	if replaces > 0 {
+		what += fmt.Sprintf(", replacing %d", replaces)
+	}
+	fmt.Fprintf(b, "%3d–%d. %-6s %s on %s\n", i+1, i+n, first.Tier,
+		plaintext.Short(plaintext.Show(what), maxLine), first.Node)
+	for _, name := range names[:min(n, maxNames)] {
+		fmt.Fprintf(b, "     %s\n", name)
+	}
+	if n > maxNames {
+		fmt.Fprintf(b, "     … and %d more files; the plan as JSON lists them\n", n-maxNames)
+	}
+	fmt.Fprintf(b, "     undo:  %s\n", undoOf(first))
+}
+
+// undoOf says how an upload is taken back, without its name.
+func undoOf(s step) string {
+	if s.File != nil && s.Undo.Remove == s.File.Path {
+		return "remove what was uploaded"
+	}
+	return s.Undo.String()
 }
 
 // does says in one line what a step does. Everything in it is quoted as data.

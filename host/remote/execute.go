@@ -102,6 +102,7 @@ func (j *job) command(ctx context.Context, stdin []byte, limit int64) (gate.Resu
 type fileOp struct {
 	verb, path string
 	link       bool // it concerns the path itself, even if that is a symbolic link
+	ahead      bool // it makes the directories above the path that are missing
 	run        func(*visit) (gate.Result, error)
 	// local examines the local file, and returns the number of bytes to upload. It may be nil.
 	local func(root *os.Root) (bytes int64, err error)
@@ -139,7 +140,8 @@ func (j *job) fileOp() (fileOp, error) {
 			}
 			return size, err
 		}
-		return fileOp{verb: "uploading", path: op.Path, run: upload, local: local}, nil
+		return fileOp{verb: "uploading", path: op.Path, run: upload, local: local,
+			ahead: op.Parents}, nil
 	case abi.SFTPRemove:
 		return fileOp{verb: "removing", path: op.Path, link: true, run: (*visit).remove}, nil
 	}
@@ -197,7 +199,7 @@ func (r *Remote) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error
 	}
 	file, err := files.With(ctx, n.Node, "looking up", op.path,
 		func(_ context.Context, f *files.Session, _ *effect.Pledge) (gate.FileFacts, error) {
-			facts, _, err := f.Look(op.path, !op.link)
+			facts, _, err := look(f, op.path, op.link, op.ahead)
 			return facts, err
 		})
 	if err != nil {
@@ -219,7 +221,8 @@ func (j *job) file(ctx context.Context) (gate.Result, error) {
 	}
 	return files.With(ctx, j.n.Node, op.verb, op.path,
 		func(ctx context.Context, f *files.Session, p *effect.Pledge) (gate.Result, error) {
-			v := &visit{ctx: ctx, Session: f, job: j, pledge: p, path: op.path, link: op.link}
+			v := &visit{ctx: ctx, Session: f, job: j, pledge: p, path: op.path, link: op.link,
+				ahead: op.ahead}
 			if err := v.check(); err != nil {
 				return gate.Result{}, err
 			}

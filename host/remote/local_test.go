@@ -2,9 +2,12 @@ package remote
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -23,7 +26,8 @@ func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "f"), []byte("good"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	digests, err := r.Digests(q.Call.Principal, []string{"f", "absent"})
+	q.Call.Tool, q.Call.Targets.LocalPaths = &gate.Tool{}, []string{"f", "absent"}
+	digests, err := r.Digests(q.Call)
 	if err != nil || !strings.HasPrefix(digests["f"], "sha256:") || digests["absent"] != "none" {
 		t.Fatalf("%v %v", digests, err)
 	}
@@ -42,4 +46,184 @@ func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 	if !errors.As(err, &op) || op.Code != "changed" || op.Outcome != gate.Failed {
 		t.Fatalf("other bytes were sent: %v", err)
 	}
+}
+
+// trees is a call of a tool that uploads the directory dir of the workspace.
+func trees(dir string) *gate.Call {
+	return &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent-a"},
+		Targets: gate.Targets{LocalPaths: []string{dir}},
+		Tool:    &gate.Tool{TargetKinds: []string{"trees"}, Imports: []string{"sftp_put"}}}
+}
+
+func TestADirectoryStandsForTheFilesBelowIt(t *testing.T) {
+	r := newRemote(t, sshtest.New(t, sshtest.Options{}))
+	d := filepath.Join(r.opts.Workspace, "agent-a")
+	write(t, d+"/site/a", []byte("a"))
+	write(t, d+"/site/b/c", []byte("c"))
+	write(t, d+"/site/odd\\name", nil)
+	write(t, d+"/site/not\xffutf8", nil)
+	write(t, d+"/secret", []byte("s"))
+	write(t, d+"/site2/x", nil)
+	if err := errors.Join(os.Symlink("../secret", d+"/site/link"), os.Symlink("..", d+"/site/up"),
+		syscall.Mkfifo(d+"/site/fifo", 0o600), os.Mkdir(d+"/site/empty", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"site": "none", "site/a": "sha256:" + digest([]byte("a")),
+		"site/b/c": "sha256:" + digest([]byte("c")), "site/link": "none", "site/up": "none",
+		"site/fifo": "none", `site/odd\name`: "none", "site/not\uFFFDutf8": "none"}
+	if got, err := r.Digests(trees("site")); err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v\nwant %v", got, err, want)
+	}
+	for name, change := range map[string]func(*gate.Call){
+		"a tool without a remote directory": func(c *gate.Call) { c.Tool.TargetKinds = nil },
+		"a tool that only downloads":        func(c *gate.Call) { c.Tool.Imports[0] = "sftp_get" },
+	} {
+		c := trees("site")
+		change(c)
+		if got, err := r.Digests(c); err != nil || len(got) != 1 || got["site"] != "none" {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	for _, c := range []struct{ dir, want string }{
+		{"secret", "sha256:" + digest([]byte("s"))}, {"nothing", "none"}, {"site/up", "none"},
+	} {
+		got, err := r.Digests(trees(c.dir))
+		if err != nil || len(got) != 1 || got[c.dir] != c.want {
+			t.Errorf("%s: %v, %v", c.dir, got, err)
+		}
+	}
+}
+
+func TestADirectoryHasBounds(t *testing.T) {
+	s := sshtest.New(t, sshtest.Options{})
+	o := optionsFor(t, s)
+	o.MaxFile = 100
+	r := start(t, o)
+	d := filepath.Join(r.opts.Workspace, "agent-a")
+	for i := range 1001 {
+		write(t, fmt.Sprintf("%s/many/%d", d, i), nil)
+	}
+	write(t, d+"/deep/"+strings.Repeat("d/", 40)+"f", nil)
+	for i := range 3 {
+		write(t, fmt.Sprintf("%s/heavy/%d", d, i), make([]byte, 60))
+	}
+	write(t, d+"/one/large", make([]byte, 101))
+	for dir, want := range map[string]string{"many": "more than the 1000 files",
+		"deep": "more than 32 directories", "heavy": "more than the 100 bytes"} {
+		_, err := r.Digests(trees(dir))
+		refused(t, err, "too_large", gate.Failed, want)
+	}
+}
+
+// A file that was not there when the call was decided is in nobody's approval.
+func TestAFileThatCameAfterTheDecisionIsNotSent(t *testing.T) {
+	r := newRemote(t, sshtest.New(t, sshtest.Options{}))
+	d, to := filepath.Join(r.opts.Workspace, "agent-a"), t.TempDir()
+	write(t, d+"/site/a", []byte("a"))
+	c := trees("site")
+	var err error
+	if c.Files, err = r.Digests(c); err != nil {
+		t.Fatal(err)
+	}
+	write(t, d+"/site/b", []byte("b"))
+	write(t, d+"/site/a", []byte("A"))
+	for _, name := range []string{"a", "b", "."} {
+		q := question(abi.SFTPPut{OnNode: on("n1"), Local: "site/" + name, Path: to + "/x/" + name,
+			Parents: true})
+		q.Call = c
+		q.Facts.File = &gate.FileFacts{RealPath: to + "/x/" + name, LocalBytes: 1}
+		if _, err := r.Execute(t.Context(), q, yellow); err == nil {
+			t.Errorf("%s was sent", name)
+		}
+	}
+	if _, err := os.Stat(to + "/x/b"); err == nil {
+		t.Error("b is on the node")
+	}
+}
+
+// put uploads the file f, whose parents may be missing.
+func put(t *testing.T, r *Remote, to string, between func(gate.FileFacts)) (gate.FileFacts, error) {
+	t.Helper()
+	write(t, filepath.Join(r.opts.Workspace, "agent-a", "f"), []byte("data"))
+	q := question(abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: to, Parents: true})
+	q.Call.Files = map[string]string{"f": "sha256:" + digest([]byte("data"))}
+	q.Phase = gate.PhaseLookup
+	facts, err := r.Lookup(t.Context(), q)
+	if err != nil {
+		return gate.FileFacts{}, err
+	}
+	if between != nil {
+		between(*facts.File)
+	}
+	q.Phase, q.Facts = gate.PhaseEffect, facts
+	_, err = r.Execute(t.Context(), q, yellow)
+	return *facts.File, err
+}
+
+func TestMissingDirectoriesAreMade(t *testing.T) {
+	bothServers(t, func(t *testing.T, r *Remote) {
+		d := t.TempDir()
+		write(t, d+"/real/there", nil)
+		os.Symlink("real", d+"/link")
+		os.Symlink("nowhere", d+"/dangling")
+		os.WriteFile(d+"/file", nil, 0o600)
+		for to, real := range map[string]string{
+			"/a/b/c/f": "/a/b/c/f", "/link/x/f": "/real/x/f", "/real/f": "/real/f",
+			"/link/y/../z/f": "",
+		} {
+			facts, err := put(t, r, d+to, nil)
+			if real == "" {
+				refused(t, err, "not_a_path", gate.Failed)
+				continue
+			}
+			got, rerr := os.ReadFile(d + real)
+			if err != nil || facts.RealPath != d+real || string(got) != "data" || facts.Exists {
+				t.Errorf("%s: %+v, %v, %q %v", to, facts, err, got, rerr)
+			}
+		}
+		for _, dir := range []string{"/a", "/a/b", "/real/x"} {
+			if info, err := os.Stat(d + dir); err != nil || info.Mode().Perm() != 0o755 {
+				t.Errorf("%s: %v, %v", dir, info, err)
+			}
+		}
+		for _, to := range []string{"/file/f", "/file/x/f", "/dangling/x/f"} {
+			if _, err := put(t, r, d+to, nil); err == nil {
+				t.Errorf("%s was written", to)
+			}
+		}
+	})
+}
+
+// What stands between a decision and its execution must still lead to the place that was decided.
+func TestAPlaceThatMovesIsNotWrittenTo(t *testing.T) {
+	bothServers(t, func(t *testing.T, r *Remote) {
+		for name, between := range map[string]func(d string){
+			"a link to another directory": func(d string) { os.Symlink(d+"/other", d+"/a") },
+			"a link below": func(d string) {
+				os.Mkdir(d+"/a", 0o755)
+				os.Symlink(d+"/other", d+"/a/b")
+			},
+			"a file in its place": func(d string) { os.WriteFile(d+"/a", nil, 0o600) },
+			"the file itself":     func(d string) { write(t, d+"/a/b/f", []byte("mine")) },
+			"a dangling link":     func(d string) { os.Symlink(d+"/new", d+"/a") },
+		} {
+			d := t.TempDir()
+			os.Mkdir(d+"/other", 0o755)
+			_, err := put(t, r, d+"/a/b/f", func(gate.FileFacts) { between(d) })
+			if err == nil {
+				t.Errorf("%s: it was written", name)
+			}
+			for _, p := range []string{"/other/f", "/other/b", "/new"} {
+				if _, err := os.Lstat(d + p); err == nil {
+					t.Errorf("%s: %s was made", name, p)
+				}
+			}
+		}
+		d := t.TempDir()
+		if _, err := put(t, r, d+"/a/b/f", func(gate.FileFacts) {
+			os.MkdirAll(d+"/a/b", 0o755)
+		}); err != nil {
+			t.Errorf("directories that somebody else made: %v", err)
+		}
+	})
 }

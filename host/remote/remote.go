@@ -12,6 +12,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 var _ gate.Executor = (*Remote)(nil)
@@ -91,10 +92,13 @@ func (r *Remote) Save(principal, name string, data io.Reader) error {
 		Fill: func(w io.Writer) (int64, error) { return io.Copy(w, data) }})
 }
 
-// Digests returns what an upload of these local files would send now, as sha256:HEX or "none". A
-// call is approved for these bytes.
-func (r *Remote) Digests(p gate.Principal, names []string) (map[string]string, error) {
-	return r.workspace.Digests(p.ID, names)
+// Digests returns what an upload of the local files of a call would send now, as sha256:HEX or
+// "none". A call is approved for these bytes. For a tool that uploads directories they are also
+// those of all files below a directory that the call names.
+func (r *Remote) Digests(c *gate.Call) (map[string]string, error) {
+	below := slices.Contains(c.Tool.TargetKinds, "trees") &&
+		slices.Contains(c.Tool.Imports, abi.SFTPPut{}.Import())
+	return r.workspace.Digests(c.Principal.ID, c.Targets.LocalPaths, below)
 }
 
 // Leftovers lists the temporary files and directories that are recorded and not in use: what

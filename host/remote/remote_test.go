@@ -84,6 +84,13 @@ var (
 // do takes an operation through lookup and execution, as the door does.
 func do(ctx context.Context, r *Remote, op abi.Op, d gate.Decision) (gate.Result, error) {
 	q := question(op)
+	if put, is := op.(abi.SFTPPut); is {
+		q.Call.Tool, q.Call.Targets.LocalPaths = &gate.Tool{}, []string{put.Local}
+		var err error
+		if q.Call.Files, err = r.Digests(q.Call); err != nil {
+			return gate.Result{}, err
+		}
+	}
 	if strings.HasPrefix(op.Import(), "sftp_") {
 		q.Phase = gate.PhaseLookup
 		facts, err := r.Lookup(ctx, q)

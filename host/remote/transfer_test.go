@@ -121,6 +121,7 @@ func TestTransfersTellTheirProgress(t *testing.T) {
 		Local: "up"}} {
 		t.Run(name, func(t *testing.T) {
 			q := question(op)
+			q.Call.Files = map[string]string{"up": "sha256:" + digest(make([]byte, size))}
 			facts, err := r.Lookup(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 
 	"github.com/caponier-mcp/caponier/host/gate"
@@ -68,8 +69,13 @@ func (v *visit) upload(op abi.SFTPPut) (gate.Result, error) {
 			"local %q had %d bytes when it was decided and "+
 				"has %d now; nothing was sent", op.Local, decided, size)
 	}
-	u := upload{src: src, size: size, mode: op.Mode, overwrite: op.Overwrite,
-		digest: v.job.q.Call.Files[op.Local], screen: v.job.q.Screen}
+	digest := v.job.q.Call.Files[op.Local]
+	if digest == "" {
+		return gate.Result{}, effect.Failed("changed", "local %q is not among the files that were "+
+			"there when the call was decided; nothing was sent", op.Local)
+	}
+	u := upload{src: src, size: size, mode: op.Mode, overwrite: op.Overwrite, digest: digest,
+		screen: v.job.q.Screen}
 	if u.screen != nil {
 		u.src = io.TeeReader(src, u.screen)
 	}
@@ -90,6 +96,11 @@ func (v *visit) put(u upload) (res gate.Result, err error) {
 	mode, err := v.modeOf(u)
 	if err != nil {
 		return res, err
+	}
+	if v.ahead {
+		if err := v.makeParents(); err != nil {
+			return res, err
+		}
 	}
 	dir := path.Join(path.Dir(v.now.RealPath), files.PartialPrefix+v.job.r.ledger.Unique())
 	if err := v.MakePrivate(dir); err != nil {
@@ -113,6 +124,40 @@ func (v *visit) put(u upload) (res gate.Result, err error) {
 		return res, v.ctx.Err()
 	}
 	return gate.Result{Value: w, Bytes: w.Bytes, SHA256: w.SHA256}, v.rename(partial, u, mode)
+}
+
+// makeParents makes the directories above the file that are missing. They stay if what follows
+// fails.
+func (v *visit) makeParents() error {
+	var missing []string
+	for dir := path.Dir(v.now.RealPath); ; dir = path.Dir(dir) {
+		info, err := v.Lstat(dir)
+		if err == nil && files.Kind(info) != "dir" {
+			err = effect.Failed("changed", "%q is a %s, not a directory", dir, files.Kind(info))
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == "/" {
+			return err
+		}
+		missing = append(missing, dir)
+	}
+	for _, dir := range slices.Backward(missing) {
+		err := v.Mkdir(dir)
+		if err == nil {
+			err = v.Chmod(dir, 0o755)
+		} else if info, lerr := v.Lstat(dir); lerr == nil && files.Kind(info) == "dir" {
+			err = nil // made by another operation meanwhile
+		}
+		if err != nil {
+			return v.Full(path.Dir(dir), 0, err)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return v.check()
 }
 
 func (v *visit) modeOf(u upload) (fs.FileMode, error) {

@@ -22,6 +22,7 @@ type visit struct {
 	pledge *effect.Pledge
 	path   string // as the plugin wrote it
 	link   bool   // the last part of the path is not followed
+	ahead  bool   // directories above the path may be missing
 	now    gate.FileFacts
 	info   fs.FileInfo // nil where nothing is
 }
@@ -29,7 +30,7 @@ type visit struct {
 // check finds the facts, and returns an error when they are not those that were decided. Sizes may
 // differ: logs grow.
 func (v *visit) check() (err error) {
-	if v.now, v.info, err = v.Look(v.path, !v.link); err != nil {
+	if v.now, v.info, err = look(v.Session, v.path, v.link, v.ahead); err != nil {
 		return err
 	}
 	decided := *v.job.q.Facts.File
@@ -40,6 +41,13 @@ func (v *visit) check() (err error) {
 			v.path, describe(decided), describe(v.now))
 	}
 	return nil
+}
+
+func look(f *files.Session, p string, link, ahead bool) (gate.FileFacts, fs.FileInfo, error) {
+	if ahead {
+		return f.LookBelow(p)
+	}
+	return f.Look(p, !link)
 }
 
 func describe(f gate.FileFacts) string {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -262,6 +263,15 @@ func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 	}
 	for _, n := range r.Nodes {
 		in.Nodes = append(in.Nodes, abi.Node{Name: n.Name, Cluster: n.Cluster, Default: n.Default})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
+		if !slices.Contains(c.Targets.LocalPaths, name) { // below one of them
+			f := abi.LocalFile{Path: name}
+			if sum, is := strings.CutPrefix(c.Files[name], "sha256:"); is {
+				f.SHA256 = sum
+			}
+			in.LocalFiles = append(in.LocalFiles, f)
+		}
 	}
 	return json.Marshal(in)
 }

@@ -60,6 +60,7 @@ func init() {
 			},
 			upload,
 		),
+		sendTool(),
 	)
 }
 

@@ -201,7 +201,8 @@ with_file(op, tool, tier, f) := {
 		{
 			"path": "/run/caponier/s1/file", "real_path": "/run/caponier/s1/file", "local": null,
 			"bytes": 10, "sha256": null,
-			"mode": "", "type": "", "exists": false, "overwrite": false, "current_mode": 0,
+			"mode": "", "type": "", "exists": false, "overwrite": false, "parents": false,
+			"current_mode": 0,
 		},
 		f,
 	),

@@ -22,6 +22,7 @@ discard(path) := {
 	"file": {
 		"action": "discard", "path": path, "real_path": null, "local": null, "bytes": null,
 		"sha256": null, "mode": "", "type": null, "exists": null, "overwrite": false,
+		"parents": false,
 		"current_mode": null,
 	},
 }

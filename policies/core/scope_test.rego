@@ -94,6 +94,7 @@ read(path, real) := {
 	"file": {
 		"action": "read", "path": path, "real_path": real, "local": null, "bytes": 1,
 		"sha256": null, "mode": "", "type": "file", "exists": true, "overwrite": false,
+		"parents": false,
 		"current_mode": 0,
 	},
 }

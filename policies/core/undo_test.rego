@@ -71,7 +71,8 @@ by_host(op, part) := f.operated(object.union(part, {
 
 file(path) := {"file": {
 	"action": "read", "path": path, "real_path": path, "local": null, "bytes": 10, "sha256": null,
-	"mode": "", "type": "file", "exists": true, "overwrite": false, "current_mode": 0,
+	"mode": "", "type": "file", "exists": true, "overwrite": false, "parents": false,
+	"current_mode": 0,
 }}
 
 test_the_host_reads_only_what_calls_may_write if {

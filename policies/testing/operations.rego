@@ -12,7 +12,7 @@ takes := {
 	"sftp_remove": facts,
 	"sftp_write": (facts | {"mode", "overwrite", "sha256"}),
 	"sftp_get": (facts | {"local", "overwrite"}),
-	"sftp_put": (facts | {"local", "mode", "overwrite"}),
+	"sftp_put": (facts | {"local", "mode", "overwrite", "parents"}),
 	"http_request": {
 		"method", "scheme", "host", "port", "path", "query", "headers", "addrs", "hop",
 		"body_bytes", "credential", "reserve_usd_micros",
@@ -54,7 +54,8 @@ view_of("ssh_script", op) := {"command": object.union(
 
 file := {
 	"action": "stage", "path": "", "real_path": null, "local": null, "bytes": null, "sha256": null,
-	"mode": "", "type": null, "exists": null, "overwrite": false, "current_mode": null,
+	"mode": "", "type": null, "exists": null, "overwrite": false, "parents": false,
+	"current_mode": null,
 }
 
 view_of("stage", _) := {"file": file}

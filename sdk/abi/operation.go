@@ -212,12 +212,15 @@ type (
 		MaxBytes  int64  `json:"max_bytes,omitempty"`
 		SHA256    string `json:"sha256,omitempty"` // lower-case hexadecimal
 	}
+	// SFTPPut copies Local, a file of the principal's workspace as it was when the call was
+	// decided, to Path. With Parents set, missing directories above Path are made, mode 0755.
 	SFTPPut struct {
 		OnNode
 		Local     string `json:"local"`
 		Path      string `json:"path"`
 		Mode      string `json:"mode,omitempty"`
 		Overwrite bool   `json:"overwrite,omitempty"`
+		Parents   bool   `json:"parents,omitempty"`
 	}
 	SFTPRemove struct {
 		OnNode

@@ -174,6 +174,14 @@ type (
 		// there is one, policy lets a plugin run only that text, since it is what was decided.
 		// Since ABI 1.1.
 		Rendered map[string]string `json:"rendered,omitempty"`
+		// LocalFiles are the files below the local_dir arguments of a tool that uploads, sorted by
+		// path. Since ABI 1.4.
+		LocalFiles []LocalFile `json:"local_files,omitempty"`
+	}
+	// LocalFile is a file of the principal's workspace as it was when the call was decided.
+	LocalFile struct {
+		Path   string `json:"path"`             // relative to the workspace
+		SHA256 string `json:"sha256,omitempty"` // hexadecimal; "": it cannot be uploaded
 	}
 	CallInfo struct {
 		ID         string `json:"id"`

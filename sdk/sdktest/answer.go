@@ -91,7 +91,8 @@ func (h *Host) file(op abi.Op, data []byte) (any, error) {
 			MaxBytes: q.MaxBytes, SHA256: q.SHA256, Timeout: q.Timeout()}))
 	case abi.SFTPPut:
 		return written(h.SFTPPut(q.Node, q.Local, q.Path,
-			sdk.FileOptions{Mode: q.Mode, Overwrite: q.Overwrite, Timeout: q.Timeout()}))
+			sdk.FileOptions{Mode: q.Mode, Overwrite: q.Overwrite, Parents: q.Parents,
+				Timeout: q.Timeout()}))
 	case abi.SFTPRemove:
 		return struct{}{}, h.SFTPRemove(q.Node, q.Path)
 	}

@@ -24,6 +24,8 @@ type Host struct {
 	Round int
 	// Rendered is what the host allows to run in place of command text for guests, by argument
 	Rendered map[string]string
+	// LocalFiles are the files below the call's local_dir
+	LocalFiles []sdk.LocalFile
 
 	UndoSteps    func(call string) (tool string, steps []sdk.UndoStep, err error)
 	Snapshots    func(all bool) ([]sdk.Snapshot, error)
@@ -136,6 +138,9 @@ func (h *Host) Call(tool, argsJSON string) (Output, error) {
 		}, Rendered: h.Rendered}
 	for _, n := range h.Nodes {
 		in.Nodes = append(in.Nodes, abi.Node(n))
+	}
+	for _, f := range h.LocalFiles {
+		in.LocalFiles = append(in.LocalFiles, abi.LocalFile(f))
 	}
 	raw, err := json.Marshal(in)
 	if err != nil {

@@ -139,6 +139,7 @@ type (
 		Type       *string `json:"type"`
 		Exists     *bool   `json:"exists"`
 		Overwrite  bool    `json:"overwrite"`
+		Parents    bool    `json:"parents"`      // of put: missing directories are made
 		CurrentMod *int64  `json:"current_mode"` // permission bits of what is there
 	}
 	Request struct {
@@ -311,7 +312,7 @@ func fileOf(q *gate.Question) *File {
 		moved = func(f *gate.FileFacts) int64 { return f.Bytes }
 	case abi.SFTPPut:
 		f = File{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode,
-			Overwrite: op.Overwrite}
+			Overwrite: op.Overwrite, Parents: op.Parents}
 		moved = func(f *gate.FileFacts) int64 { return f.LocalBytes }
 	default:
 		return nil

@@ -31,6 +31,7 @@ func nodeDown(t *testing.T) *sdktest.Host {
 		error) {
 		return sdk.Written{}, down
 	}
+	h.LocalFiles = []sdk.LocalFile{{Path: "site/index.html", SHA256: "ab"}}
 	h.ListCommands = func(string, string) (list sdk.CommandList, err error) { return list, nil }
 	h.UndoSteps = func(string) (string, []sdk.UndoStep, error) {
 		step := sdk.UndoStep{Node: "pve1", Did: "it", Argv: []string{"pct", "start", "101"}}

@@ -27,7 +27,17 @@ ok if host.discards
 ok if {
 	place_ok(input.file.path)
 	local_ok
+	parents_ok
 	facts_ok
+}
+
+# Directories are made below the folder that the call names, or they are that folder.
+parents_ok if input.file.parents == false
+
+parents_ok if {
+	input.file.parents == true
+	input.file.action == "put"
+	below(input.file.path, input.parent.targets.paths)
 }
 
 place_ok(p) if files.staged(p)
@@ -66,12 +76,13 @@ declared if {
 	files.under(p, input.file.path)
 }
 
-# A tool that declares a folder reads what is below it, and saves it below the call's own.
+# A tool that declares a folder reads or writes what is below it, and its local files are below the
+# call's own.
 declared if below(input.file.path, input.parent.targets.paths)
 
 below(path, folders) if {
 	"trees" in input.tool.target_kinds
-	input.file.action in {"stat", "list", "get"}
+	input.file.action in {"stat", "list", "get", "put"}
 	some folder in folders
 	files.under(path, folder)
 }
@@ -177,6 +188,11 @@ faults contains sprintf("%s is in no folder that the site lists for this", [inpu
 
 faults contains sprintf("local path %s is not one of the call's", [input.file.local]) if {
 	not local_ok
+}
+
+faults contains "directories are made only below a folder that the call names" if {
+	input.file != null
+	not parents_ok
 }
 
 faults contains sprintf("local path %s is not in one of the call's", [input.blob.local]) if {

@@ -158,8 +158,48 @@ test_only_a_declared_folder_stands_for_what_is_below if {
 	f.failed(d) == {"file"}
 }
 
-test_nothing_is_written_below_a_declared_folder if {
-	every op, action in {"sftp_put": "put", "sftp_write": "write", "sftp_remove": "remove"} {
+# sent is a put of a call whose tool declares folders, /srv/in/a and in of the workspace.
+sent(x, kinds) := f.operated(object.union(
+	f.with_file("sftp_put", "host", "red", object.union(
+		{
+			"action": "put", "path": "/srv/in/a/b/c", "real_path": "/srv/in/a/b/c",
+			"local": "in/b/c", "exists": false, "parents": true,
+		},
+		x,
+	)),
+	{
+		"tool": {"target_kinds": kinds},
+		"parent": {"targets": {"paths": ["/srv/in/a"], "local_paths": ["in"]}},
+	},
+))
+
+test_tool_that_declares_a_folder_uploads_below_it if {
+	sent({}, whole).allow
+	sent({"parents": false}, whole).allow
+}
+
+test_tool_that_declares_a_folder_uploads_nothing_beside_it if {
+	every x in [
+		{"path": "/srv/in/ab", "real_path": "/srv/in/ab"}, {"path": "/srv/in/b"},
+		{"path": "/srv/in/a/../b"}, {"real_path": "/root/c"}, {"local": "in2/c"},
+		{"local": "in/../c"}, {"local": "c"}, {"exists": true, "type": "file"},
+		{"parents": null},
+	] {
+		f.failed(sent(x, whole)) == {"file"}
+	}
+	f.failed(sent({"parents": false}, ["paths", "local_paths"])) == {"file"}
+}
+
+test_directories_are_made_for_declared_folders_alone if {
+	own := {"path": "/srv/in/a", "real_path": "/srv/in/a", "local": "in"}
+	sent(object.union(own, {"parents": false}), ["paths", "local_paths"]).allow
+	d := sent(own, ["paths", "local_paths"])
+	f.failed(d) == {"file"}
+	contains(d.deny[0].msg, "directories are made only below a folder that the call names")
+}
+
+test_nothing_is_changed_below_a_declared_folder_but_by_uploads if {
+	every op, action in {"sftp_write": "write", "sftp_remove": "remove"} {
 		x := {
 			"action": action, "path": "/srv/in/a/b", "real_path": "/srv/in/a/b",
 			"exists": action == "remove",

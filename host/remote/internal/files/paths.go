@@ -126,6 +126,27 @@ func (f *Session) Look(p string, follow bool) (gate.FileFacts, fs.FileInfo, erro
 		Bytes: max(info.Size(), 0), Mode: uint32(info.Mode().Perm())}, info, nil
 }
 
+// LookBelow is [Session.Look] for a file above which directories may be missing. Its real path is
+// then below that of the lowest directory that is there.
+func (f *Session) LookBelow(p string) (gate.FileFacts, fs.FileInfo, error) {
+	facts, info, err := f.Look(p, true)
+	for dir := p; errors.Is(err, fs.ErrNotExist) && dir != "/"; {
+		dir = path.Dir(dir)
+		var real string
+		var above fs.FileInfo
+		real, above, err = f.Resolve(dir)
+		switch {
+		case err == nil && above == nil:
+			err = fs.ErrNotExist
+		case err == nil && Kind(above) != "dir":
+			err = effect.Failed("not_a_file", "%q is a %s, not a directory", dir, Kind(above))
+		case err == nil:
+			facts.RealPath = path.Join(real, strings.TrimPrefix(p, dir))
+		}
+	}
+	return facts, info, err
+}
+
 // OpenFile never returns neither a file nor an error.
 func (f *Session) OpenFile(name string, flags int) (*sftp.File, error) {
 	file, err := f.Client.OpenFile(name, flags)

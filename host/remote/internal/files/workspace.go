@@ -208,27 +208,91 @@ func (w *Workspace) Remove(name string) error {
 const noFile = "none"
 
 // Digests returns what an upload of these local files would send now, as sha256:HEX or "none". A
-// call is approved for these bytes.
-func (w *Workspace) Digests(principal string, names []string) (map[string]string, error) {
+// call is approved for these bytes. With below set, a name of a directory stands for itself and for
+// everything below it that is no directory.
+func (w *Workspace) Digests(principal string, names []string, below bool) (map[string]string,
+	error) {
 	root, err := w.Open(principal)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	digests := map[string]string{}
+	left := w.maxFile
 	for _, name := range names {
-		digests[name] = noFile
-		f, size, err := Source(root, name)
-		if err != nil {
+		digests[name], _ = w.digest(root, name, w.maxFile)
+		if !below {
 			continue
 		}
-		sum := sha256.New()
-		if size <= w.maxFile {
-			_, err = io.Copy(sum, io.LimitReader(f, w.maxFile))
+		all, err := tree(root, name)
+		if err != nil {
+			return nil, err
 		}
-		if f.Close(); err == nil && size <= w.maxFile {
-			digests[name] = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+		for _, file := range all {
+			var size int64
+			// a name that is not UTF-8 is shown in another form, which no file has
+			shown := strings.ToValidUTF8(file, "\uFFFD")
+			if digests[shown], size = w.digest(root, file, left); shown != file {
+				digests[shown] = noFile
+			}
+			left -= size
+		}
+		if left < 0 {
+			return nil, effect.Failed("too_large", "the files below local %q have more than the "+
+				"%d bytes that one call may upload (remote.max_file): upload directories below it",
+				name, w.maxFile)
 		}
 	}
 	return digests, nil
+}
+
+// digest returns the digest of a local file that has at most limit bytes, and its size.
+func (w *Workspace) digest(root *os.Root, name string, limit int64) (string, int64) {
+	f, size, err := Source(root, name)
+	if err != nil {
+		return noFile, 0
+	}
+	defer f.Close()
+	if size > limit {
+		return noFile, size
+	}
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.LimitReader(f, limit)); err != nil {
+		return noFile, size
+	}
+	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), size
+}
+
+// Bounds of a local directory that is uploaded.
+const (
+	maxTree  = 1_000 // files
+	maxDepth = 32    // directories in one another
+)
+
+// tree returns the paths of everything below a local directory that is no directory itself. Links
+// are not followed. What is no directory has nothing below it.
+func tree(root *os.Root, dir string) (all []string, err error) {
+	if err := cleanLocal(dir); err != nil {
+		return nil, err
+	}
+	if info, err := root.Lstat(dir); err != nil || !info.IsDir() {
+		return nil, nil
+	}
+	err = fs.WalkDir(root.FS(), dir, func(p string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return Error("reading local directory", p, err)
+		case d.IsDir() && strings.Count(p, "/")-strings.Count(dir, "/") >= maxDepth:
+			return effect.Failed("too_large", "local %q has more than %d directories in one "+
+				"another", dir, maxDepth)
+		case d.IsDir():
+			return nil
+		case len(all) == maxTree:
+			return effect.Failed("too_large", "local %q has more than the %d files that one call "+
+				"may upload: upload directories below it", dir, maxTree)
+		}
+		all = append(all, p)
+		return nil
+	})
+	return all, err
 }
