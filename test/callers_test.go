@@ -269,7 +269,7 @@ func TestResourcesThroughTheRealDoor(t *testing.T) {
 
 // A reload tells clients only of what is new to them: not of a file that was touched, but of a tool
 // that a role lost.
-func TestAReloadTellsOnlyOfChanges(t *testing.T) {
+func TestAReloadReportsOnlyChanges(t *testing.T) {
 	s := newSite(t)
 	cmd := s.command("serve")
 	changed := make(chan struct{}, 10)

@@ -253,7 +253,7 @@ func TestReadmeShowsAClientsFile(t *testing.T) {
 }
 
 // The tests that a page names as its proof are there.
-func TestPagesNameTestsThatAreThere(t *testing.T) {
+func TestPagesNameExistingTests(t *testing.T) {
 	tests := ""
 	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go",
 		"../host/*/*/*/*_test.go", "../client/*/*_test.go", "conformance/*_test.go"} {

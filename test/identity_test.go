@@ -351,7 +351,7 @@ func TestOpenIDThroughTheRealBinary(t *testing.T) {
 	}
 }
 
-func TestItListensBeyondLoopbackOnlyWithProofAndTLS(t *testing.T) {
+func TestItListensBeyondLoopbackOnlyWithAuthenticationAndTLS(t *testing.T) {
 	s := newSite(t)
 	whole, err := os.ReadFile(s.config)
 	must(t, err)

@@ -111,7 +111,7 @@ plugins:
 	want("without the program", "the program that verifies keyless signatures", 1, call...)
 }
 
-func TestVerifyNamesWhoseCertificateItIs(t *testing.T) {
+func TestVerifyNamesTheIdentityOfACertificate(t *testing.T) {
 	module := filepath.Join(t.TempDir(), "steps.wasm")
 	data, err := os.ReadFile("../build/modules/steps.wasm")
 	must(t, err)

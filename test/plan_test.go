@@ -247,7 +247,7 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 
 // A tool that plans one thing and does another reaches a node with nothing that was not on the plan
 // that a person approved.
-func TestADeviantToolIsHeldToItsPlan(t *testing.T) {
+func TestADeviatingToolIsHeldToItsPlan(t *testing.T) {
 	s, session, asked := planSite(t, "  \"tool:deviant_act\": red\n",
 		filepath.Join(guests, "deviant.wasm"))
 	other := "the next step of the plan that was approved is another: "

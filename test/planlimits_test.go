@@ -294,7 +294,7 @@ var ids = regexp.MustCompile(`[0-9A-V]{26}`)
 
 // What the host refuses to undo for somebody who did not make the call, it refuses in the same
 // words as a call that nobody made, whatever the call touched.
-func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
+func TestUndoRevealsNothingOfAnotherPrincipalsCall(t *testing.T) {
 	s := undoing(t, "")
 	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+
 		"\nsnapshot: {tools: [stop_guest, stop_vm, stop_container, proxmox_stop_container], "+

@@ -239,7 +239,7 @@ func TestWhatIsNotOfferedIsHiddenAndRefused(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNotThereEndTheHostAtItsStart(t *testing.T) {
+func TestUnknownToolNamesEndTheHostAtStart(t *testing.T) {
 	s := newSite(t)
 	for _, c := range []struct {
 		config string

@@ -70,7 +70,7 @@ func (s *site) runs(t *testing.T, args ...string) string {
 
 // An approval is one on all hosts: asked on one, answered on another, used once on whichever calls
 // first, and taken back for all.
-func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
+func TestAnApprovalOnOneHostCountsOnAll(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	a, b := w.both(t)
 	waitFor(t, "both hosts", func() bool {
@@ -131,7 +131,7 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 }
 
 // A call that waits on one host goes on when a person answers on another.
-func TestACallThatWaitsHearsTheAnswerOfAnotherHost(t *testing.T) {
+func TestAWaitingCallReceivesTheAnswerOfAnotherHost(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	text := strings.Replace(w.a.read(t, "config.toml"), `wait = "300ms"`, `wait = "60s"`, 1)
 	must(t, os.WriteFile(w.a.config, []byte(text), 0o600))
@@ -163,7 +163,7 @@ func TestACallThatWaitsHearsTheAnswerOfAnotherHost(t *testing.T) {
 }
 
 // What is taken away on one host stops a call that runs on another, and the next one.
-func TestWhatOneHostTakesAwayStopsCallsOfAnother(t *testing.T) {
+func TestARevocationOnOneHostStopsCallsOnAnother(t *testing.T) {
 	for name, url := range map[string]func(*pgtest.Server, string) (a, b string){
 		"direct": nil,
 		"pgbouncer": func(s *pgtest.Server, database string) (a, b string) {

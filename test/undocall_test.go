@@ -133,7 +133,7 @@ func TestAStartedGuestIsStoppedAgainByUndo(t *testing.T) {
 
 // A file that was uploaded goes again, and one that was replaced comes back: as long as nobody has
 // written there since.
-func TestUploadsAreTakenBack(t *testing.T) {
+func TestUploadsAreUndone(t *testing.T) {
 	s := undoing(t, "")
 	upload := func() ended {
 		return s.done(t, "call", "proxmox_upload_file_to_host",
@@ -191,7 +191,7 @@ func TestUploadsAreTakenBack(t *testing.T) {
 }
 
 // Values of a guest are set back, and a service is started again; what has no reverse is said.
-func TestValuesAndServicesAreSetBack(t *testing.T) {
+func TestValuesAndServicesAreRestored(t *testing.T) {
 	s := undoing(t, "")
 	run := func(command string) ended {
 		return s.done(t, "call", "proxmox_host_exec_command",
