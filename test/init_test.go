@@ -10,7 +10,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
-// initialize runs init in a home of its own, with these words on its input.
+// initialize runs init in a separate home directory, with these words on its input.
 func initialize(t *testing.T, home, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(bin, append([]string{"init"}, args...)...)

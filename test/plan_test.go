@@ -49,8 +49,8 @@ func (p plannedCall) commands() (all []string) {
 	return all
 }
 
-// planSite is a site on which every tool above green waits for the user of the client, who says
-// yes. What the user was asked is appended to asked.
+// planSite returns a site on which every tool above green waits for the user of the client, who
+// approves. The questions to the user are appended to asked.
 func planSite(t *testing.T, tiers string, modules ...string) (s *site, session *mcp.ClientSession,
 	asked *[]string) {
 	t.Helper()
@@ -153,8 +153,8 @@ func isLook(e pvelab.Effect) bool {
 		"opendir", "readdir", "fstat", "init", "version"}, e.Op)
 }
 
-// Every shipped tool that does something above green makes a complete plan, in which nothing
-// happens, and its approved call does what the plan says.
+// Every shipped tool with operations above green makes a complete plan without an effect, and its
+// approved call does exactly the steps of the plan.
 func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 	withSchemas(t)
 	s, session, asked := planSite(t, "", filepath.Join(plugins, "guests.wasm"),

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRecordedAnswersAreReplayed calls tools on the simulated cluster and records what they get.
-// From the recording alone, each says the same.
+// TestRecordedAnswersAreReplayed calls tools on the simulated cluster and records their operations.
+// With only the recording, each tool has the same output.
 func TestRecordedAnswersAreReplayed(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"), filepath.Join(plugins, "cluster.wasm"),
 		filepath.Join(plugins, "hostops.wasm"))

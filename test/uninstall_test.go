@@ -214,7 +214,7 @@ func TestNodeRemoveWaitsUntilTheKeyIsGone(t *testing.T) {
 	}
 }
 
-// What fails on this machine, or before the node, says nothing about the key on the node.
+// A failure on this machine, or before the node, proves nothing about the key on the node.
 func TestNodeRemoveAcceptsOnlyARefusal(t *testing.T) {
 	sshd := sshtest.StartOpenSSH(t) // its authorized_keys hold another key
 	host, port, _ := strings.Cut(sshd.Addr, ":")
