@@ -1,10 +1,9 @@
-// Command caponier-keyless says whose identity a Sigstore certificate gives a signature.
+// Command caponier-keyless verifies a Sigstore bundle and prints the identity in its certificate.
 //
-// The host starts it for a bundle that has a certificate instead of a key, and gives it on standard
-// input everything it needs. It opens no file and no connection, and decides nothing: whether the
-// identity may sign is for the site's policy. The answer goes to standard output, as one line of
-// JSON; a bundle that does not hold is an answer too. It ends with another code than 0 only when
-// there is no question.
+// The host starts it for a bundle with a certificate instead of a key, and passes everything that
+// it needs on standard input. The command opens no file and no connection. It does not decide
+// whether the identity may sign; the site's policy does. It prints the answer as one line of JSON.
+// An invalid bundle is an answer too. The exit code is not 0 only if the input is not a question.
 package main
 
 import (
@@ -24,7 +23,7 @@ const (
 // version is set by the linker.
 var version = "0.0.0"
 
-// question is what the host asks. It has no other fields, and each has to be there.
+// question is the input from the host. All fields are required, and no others are allowed.
 type question struct {
 	TrustedRoot string `json:"trusted_root"` // the text of a trusted_root.json
 	Bundle      string `json:"bundle"`       // the text of a Sigstore bundle, version 0.3

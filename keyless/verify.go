@@ -34,7 +34,7 @@ func verify(q question) (issuer, subject string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	// Who may sign is decided by the site's policy, which gets the identity.
+	// The site's policy receives the identity and decides whether it may sign.
 	result, err := v.Verify(signed, sigstore.NewPolicy(
 		sigstore.WithArtifactDigest("sha256", digest), sigstore.WithoutIdentitiesUnsafe()))
 	if err != nil {
@@ -57,7 +57,7 @@ func parseDigest(text string) ([]byte, error) {
 }
 
 // parseBundle reads a bundle of version 0.3 that holds the signature of a file, made with a
-// certificate. An attestation says something about a file, and is no signature of it.
+// certificate. An attestation describes a file, and is not a signature of it.
 func parseBundle(text string) (*bundle.Bundle, error) {
 	b := &bundle.Bundle{}
 	if err := b.UnmarshalJSON([]byte(text)); err != nil {

@@ -81,7 +81,7 @@ func trustedRoot(t *testing.T, name string) string {
 	return string(text)
 }
 
-func TestWhatIsNotSignedIsRefused(t *testing.T) {
+func TestUnsignedBundlesAreRefused(t *testing.T) {
 	i, trusted := instance(t)
 	other, err := sigstoretest.NewKey()
 	must(t, err)
@@ -141,7 +141,7 @@ func TestWhatIsNotSignedIsRefused(t *testing.T) {
 }
 
 // Each value of a bundle is changed, and each is left out: none is a signature any longer.
-func TestEachValueOfABundleIsHeld(t *testing.T) {
+func TestEachChangedValueOfABundleIsRefused(t *testing.T) {
 	i, trusted := instance(t)
 	bundle, err := i.Sign(signing())
 	must(t, err)

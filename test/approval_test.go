@@ -32,7 +32,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// agent connects with a token of its own.
+// agent connects with its own token.
 func (s *site) agent(t *testing.T, url, name string) *mcp.ClientSession {
 	t.Helper()
 	token, err := s.command("token", "new", name).Output()
@@ -48,7 +48,7 @@ func (s *site) agent(t *testing.T, url, name string) *mcp.ClientSession {
 	return session
 }
 
-// outcome calls a tool and gives how that ended, and all text of the answer.
+// outcome calls a tool and returns how the call ended, and all text of the answer.
 func outcome(
 	t *testing.T,
 	session *mcp.ClientSession,
@@ -81,7 +81,7 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// serveHTTP starts the real binary and gives its URL.
+// serveHTTP starts the real binary and returns its URL.
 func (s *site) serveHTTP(t *testing.T) string {
 	t.Helper()
 	cmd := s.command("serve", "--http", "127.0.0.1:0")
@@ -108,8 +108,8 @@ func (s *site) serveHTTP(t *testing.T) string {
 	return ""
 }
 
-// The story of docs/approvals.md: an agent asks to delete a guest, a person looks and says yes in a
-// real browser, it happens once.
+// An agent asks to delete a guest, as in docs/approvals.md. A person looks at the guest and
+// approves the call in a real browser. The guest is deleted once.
 func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	web := newChromium(t)
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
@@ -325,8 +325,7 @@ func TestAPersonApprovesADeletionInABrowser(t *testing.T) {
 	}
 }
 
-// Where the site says so, the user of the client that asks may say yes, and nobody is asked
-// elsewhere.
+// If the site allows it, the user of the calling client may approve, and nobody else is asked.
 func TestTheClientsOwnUserApprovesWhereTheSiteSaysSo(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
 	data := filepath.Join(s.dir, "site", "data.yaml")

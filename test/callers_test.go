@@ -17,8 +17,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// newCallers is a site with three principals that have tokens. Alice and bob may do the same; carol
-// reaches one node alone, which is pve1 under another login that it does not let in.
+// newCallers returns a site with three principals that have tokens. Alice and bob may do the same.
+// Carol reaches only one node, which is pve1 with another login that pve1 refuses.
 func newCallers(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t, filepath.Join(guests, "callers.wasm"))
@@ -165,7 +165,7 @@ func TestCallersNeverMeet(t *testing.T) {
 		}
 	}
 
-	// A yes to alice is none to bob, who asks for the very same all the while.
+	// An approval for alice does not count for bob, who makes the same call at the same time.
 	stop := map[string]any{"vmid": 110, "node": "pve2"}
 	how, id, _ := outcome(t, sessions["alice2026-07-28"], "proxmox_stop_container", stop)
 	_, bobs, _ := outcome(t, sessions["bob2026-07-28"], "proxmox_stop_container", stop)
@@ -196,8 +196,8 @@ func TestCallersNeverMeet(t *testing.T) {
 	}
 }
 
-// Carol has a login of her own on the machine that the others reach as root: she gets what it gives
-// her, never their connection.
+// Carol has a separate login on the machine that the others reach as root. She never uses their
+// connection.
 func TestALoginIsNotSharedBetweenAccounts(t *testing.T) {
 	s := newCallers(t)
 	url := s.serveHTTP(t)
@@ -267,9 +267,8 @@ func TestResourcesThroughTheRealDoor(t *testing.T) {
 	s.journaled(t, `"kind":"call".*"tool":"callers_status".*"vmids":\["101"\]`)
 }
 
-// A reload tells clients only of what is new to them: not of a file that was touched, but of a tool
-// that a role lost.
-func TestAReloadTellsOnlyOfChanges(t *testing.T) {
+// A reload notifies clients only of changes: not of a touched file, but of a tool that a role lost.
+func TestAReloadReportsOnlyChanges(t *testing.T) {
 	s := newSite(t)
 	cmd := s.command("serve")
 	changed := make(chan struct{}, 10)

@@ -25,8 +25,8 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// writers are clients that write at the same time: the first half over stdio, each with a host
-// process of its own, the others over HTTP to one host.
+// writers are clients that write at the same time: the first half over stdio, each with its own
+// host process, the others over HTTP to one host.
 const writers = 8
 
 // chaos is a lab whose parts fail while clients write.
@@ -300,7 +300,7 @@ func (c *chaos) connect(ctx context.Context, w int) (*mcp.ClientSession, func(),
 	return session, func() { c.disown(cmd.Process) }, err
 }
 
-// write calls until ctx ends, each call with a mark of its own, and connects again after a failure.
+// write makes calls until ctx ends, each with a unique mark, and connects again after a failure.
 func (c *chaos) write(ctx context.Context, t *testing.T, w int) {
 	for n := 0; ctx.Err() == nil; {
 		session, gone, err := c.connect(ctx, w)
@@ -436,7 +436,7 @@ func (c *chaos) removeJournal(t *testing.T) {
 	_ = os.Rename(f, filepath.Join(c.dir, "state/removed", filepath.Base(f)))
 }
 
-// examine compares what clients were told, what the node did and what the journal holds.
+// examine compares the answers to clients, the commands on the node, and the journal.
 func (c *chaos) examine(t *testing.T) {
 	time.Sleep(time.Second) // a cut command may still write
 	marks, err := c.lab.GuestFile(101, "/tmp/marks")

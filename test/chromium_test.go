@@ -26,7 +26,7 @@ type chromium struct {
 	log     []string // what the browser reported
 }
 
-// newChromium fails under CI when there is no browser. Elsewhere the test is skipped and says so.
+// newChromium fails in CI if there is no browser. Elsewhere it skips the test with a message.
 func newChromium(t *testing.T) *chromium {
 	t.Helper()
 	path := needs.Program(t, "chromium", "chromium-browser", "google-chrome")
@@ -142,7 +142,7 @@ func (c *chromium) eval(js string) string {
 	return fmt.Sprint(r.Result.Value)
 }
 
-// until waits for an expression to be what is wanted.
+// until waits until an expression has the wanted value.
 func (c *chromium) until(js, want string) {
 	c.t.Helper()
 	got := ""
@@ -197,7 +197,7 @@ func (c *chromium) click(selector string) {
 	}
 }
 
-// logged waits until the browser has reported something with that text, and gives it.
+// logged waits until the browser has logged a message with that text, and returns the message.
 func (c *chromium) logged(text string) string {
 	c.t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// A clock is what processes of the host take the time of day from, so that a test can set it. The
-// host has no such hook: the program is built with another package time, which adds the seconds in
-// a file that it maps. No library can be preloaded (Go asks the kernel by itself), and Linux has no
-// name space for the time of day.
+// A clock is the source of the time of day for processes of the host, so that a test can set it.
+// The host has no hook for this. The program is built with another package time, which adds the
+// number of seconds in a mapped file. A preloaded library would have no effect (Go asks the kernel
+// directly), and Linux has no namespace for the time of day.
 type clock struct{ file string }
 
 const stepped = `package time
@@ -40,8 +40,8 @@ var steppedBy = sync.OnceValue(func() *int64 {
 })
 `
 
-// newClock builds the host with a clock of its own, and returns its path. It compiles everything
-// anew, the standard library too: minutes.
+// newClock builds the host with such a clock, and returns its path. It compiles everything again,
+// including the standard library, which takes minutes.
 func newClock(t *testing.T) (c *clock, host string) {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()

@@ -96,8 +96,8 @@ func manifests(t *testing.T) map[string]object {
 	}
 }
 
-// What an object names is there, or is made by a command of the README; its pods have no rights
-// that they do not need.
+// Everything that an object names exists, or is created by a command of the README. Its pods have
+// only the rights that they need.
 func TestTheManifestsOfAClusterFitTogether(t *testing.T) {
 	all := manifests(t)
 	readme, err := os.ReadFile(clusterDir + "README.md")
@@ -150,7 +150,8 @@ func TestTheManifestsOfAClusterFitTogether(t *testing.T) {
 	}
 }
 
-// The configurations are one: of both hosts in both forms, and of the balancer that of the page.
+// Both hosts have the same configuration in both forms, and the balancer has the configuration of
+// the page.
 func TestAClusterHasTheConfigurationOfThePage(t *testing.T) {
 	all, page := manifests(t), balancer.Config(t, "../docs/scale.md")
 	file := func(name string) string {

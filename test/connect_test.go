@@ -28,8 +28,8 @@ func bridged(t *testing.T, url, token string) (*mcp.ClientSession, error) {
 	return session, err
 }
 
-// The official client works through the bridge as it does without, also after the host was started
-// again, and is told what is wrong when the host is away or does not take the token.
+// The official client works through the bridge as it does without it, also after a restart of the
+// host. It receives the reason if the host is down or refuses the token.
 func TestConnectBridgesAClientToTheHost(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

@@ -17,11 +17,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestUnderCutsTheJournalTellsWhatTheNodeDid calls through the real binary while the way to the
+// TestTheJournalMatchesTheNodeUnderCuts calls through the real binary while the way to the
 // node is cut at random, and then holds the node, counted by a mark in each call's command, against
 // the journal: no mark twice, none without an intent, none that the journal calls succeeded and is
 // not there. CAPONIER_SOAK is how many calls, 500 without it.
-func TestUnderCutsTheJournalTellsWhatTheNodeDid(t *testing.T) {
+func TestTheJournalMatchesTheNodeUnderCuts(t *testing.T) {
 	calls := 500
 	if v := setting(t, "CAPONIER_SOAK"); v != "" {
 		n, err := strconv.Atoi(v)

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// runners says which test runs the fences of a page. On a page that has none there may be no
-// commands in fences: only what is listed in illustrates.
+// runners maps a page to the test that runs its fences. A page without a test must have no commands
+// in fences, except those listed in illustrates.
 var runners = map[string]string{
 	"README.md":                       "TestWalks",
 	"docs/plugins.md":                 "TestWalks",
@@ -52,7 +52,7 @@ var runners = map[string]string{
 	"host/plugin/author/templates/common/README.md.tmpl": "TestNewPluginsOfEachLanguageWork",
 }
 
-// illustrates are fences that nobody types.
+// illustrates are fences that a reader does not run.
 var illustrates = map[string][]string{"docs/design.md": {"", "go", "jsonc"},
 	"docs/plan.md": {"text", "go", "yaml"},
 	// newReplicas runs what scale.md configures HAProxy with
@@ -155,7 +155,7 @@ func TestEveryCommandInThePagesIsRunOrMarked(t *testing.T) {
 
 var helps = map[string]string{} // by command
 
-// noCommand says what is wrong with the words of a command line, as far as its help tells.
+// noCommand returns what is wrong with the words of a command line, according to its help.
 func noCommand(words []string) string {
 	path, flags := []string{}, []string{}
 	for i := 0; i < len(words) && !strings.ContainsAny(words[i], "#;|&"); i++ {
@@ -198,7 +198,7 @@ func noCommand(words []string) string {
 	return "there is no such command"
 }
 
-// The commands that a plugin's own README gives work in its folder, ours and a new one.
+// The commands in a plugin's README work in its folder, for our plugins and a new one.
 func TestFolderReadmesWork(t *testing.T) {
 	t.Parallel()
 	run := func(dir string) {
@@ -252,8 +252,8 @@ func TestReadmeShowsAClientsFile(t *testing.T) {
 	}
 }
 
-// The tests that a page names as its proof are there.
-func TestPagesNameTestsThatAreThere(t *testing.T) {
+// The tests that a page names exist.
+func TestPagesNameExistingTests(t *testing.T) {
 	tests := ""
 	for _, glob := range []string{"*_test.go", "../host/*/*_test.go", "../host/*/*/*_test.go",
 		"../host/*/*/*/*_test.go", "../client/*/*_test.go", "conformance/*_test.go"} {

@@ -70,7 +70,7 @@ func (s *site) examined(t *testing.T, args ...string) (r seen, code int) {
 	return r, cmd.ProcessState.ExitCode()
 }
 
-// has says whether there is such a finding; its note and its fix hold the words.
+// has reports whether there is such a finding, whose note and fix contain the words.
 func (r seen) has(check, level, note, fix string) bool {
 	for _, f := range r.Findings {
 		if f.Check == check && f.Level == level && strings.Contains(f.Note, note) &&
@@ -81,7 +81,7 @@ func (r seen) has(check, level, note, fix string) bool {
 	return false
 }
 
-// What is wrong beside the nodes is found without asking any, and the doctor leaves nothing behind.
+// The doctor finds mistakes outside the nodes without contacting a node, and leaves nothing behind.
 func TestDoctorFindsWhatIsWrongHere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -242,8 +242,8 @@ func (s *site) mend(t *testing.T, r seen, except string) {
 	}
 }
 
-// Root may write anywhere; the user that serves may not, and the doctor says so when it is that
-// user who asks.
+// Root can write everywhere, but the user of the server cannot. The doctor reports this if that
+// user runs it.
 func TestDoctorFindsDirectoriesThatItsUserCannotWriteTo(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -268,7 +268,7 @@ func TestDoctorFindsDirectoriesThatItsUserCannotWriteTo(t *testing.T) {
 			Match(out) {
 		t.Errorf("%s", out)
 	}
-	// what root looks at belongs to somebody else: it must not be told that all is well
+	// root examines another user's directory: the doctor must not report that it is fine
 	if os.Getuid() == 0 {
 		must(t, os.Chown(filepath.Join(s.dir, "lab/journal"), 65534, 65534))
 		must(t, os.Chmod(filepath.Join(s.dir, "lab/journal"), 0o700))
@@ -348,7 +348,7 @@ func TestDoctorFindsWhatIsWrongOnTheLab(t *testing.T) {
 	}
 }
 
-// A node, or a server in its place, has a say in an error; it writes nothing to the
+// A node, or a server in its place, can influence the text of an error, but must not control the
 // terminal.
 func TestDoctorAndScanShowNoControlCharactersOfANode(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

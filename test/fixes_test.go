@@ -43,8 +43,8 @@ var nodeFixes = map[string]string{
 	"mend identity_file, ":   "not: which key, agent or jump host is the right one is for a person",
 }
 
-// Every fix for a node is executed by a case below, or it stands above why not; and nothing stands
-// there that is no longer printed.
+// Every fix for a node is executed by a case below, or the list above gives the reason why not. The
+// list contains only fixes that are still printed.
 func TestEveryFixForANodeIsExecutedOrSaysWhyNot(t *testing.T) {
 	printed := map[string]bool{}
 	for _, name := range []string{"node.go", "visit.go", "checks.go"} {

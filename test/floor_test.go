@@ -33,7 +33,7 @@ func (f floors) note(tool string, reached []pvelab.Effect) {
 	}
 }
 
-// table is that of docs/operating.md.
+// table returns the table of docs/operating.md.
 func (f floors) table() string {
 	lines := []string{"| tool | commands of Proxmox, at least |", "|---|---|"}
 	for _, tool := range slices.Sorted(maps.Keys(f)) {

@@ -255,8 +255,8 @@ func TestGateAndGrammarListTheSamePaths(t *testing.T) {
 	}
 }
 
-// caponier.sudoers has the gate's groups, and each group the gate's lines: what stands between
-// their quotes. Files are not for that user.
+// caponier.sudoers has the gate's groups, and each group has the gate's lines, compared by the text
+// between their quotes. Files are not for that user.
 func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	all, kinds := forms(t)
 	kinds["word"] = ".*"
@@ -292,8 +292,8 @@ func TestSudoersListsWhatTheGateLists(t *testing.T) {
 	}
 }
 
-// gated holds what reached a node to the gate: each is of a form, or of those that
-// docs/first-node.md tells sites to write.
+// gated compares the commands that reached a node with the gate: each matches a form, or one of
+// those that docs/first-node.md tells sites to write.
 func (s *site) gated(t *testing.T, own string) {
 	t.Helper()
 	all, kinds := forms(t)

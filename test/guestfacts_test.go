@@ -12,7 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// byTag returns a site that says something of guests by what their cluster says of them.
+// byTag returns a site with entries for guests by facts of their cluster.
 func byTag(t *testing.T, protected, rest string) *site {
 	t.Helper()
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
@@ -91,7 +91,8 @@ func TestAGuestWithAProtectedTagIsProtected(t *testing.T) {
 	}
 }
 
-// What Proxmox itself protects is refused above green, and read there alone.
+// A guest that Proxmox itself protects is refused above green, and its configuration is read only
+// there.
 func TestAGuestThatProxmoxProtectsIsProtected(t *testing.T) {
 	s := byTag(t, "  protection: {reason: Proxmox says so}\n", "")
 	if out, err := s.command("call", "get_guest_status",

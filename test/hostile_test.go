@@ -20,7 +20,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// crowd gives a site the operator demo and the viewer eve, each with a token.
+// crowd adds the operator demo and the viewer eve to a site, each with a token.
 func (s *site) crowd(t *testing.T) (tokens map[string]string) {
 	t.Helper()
 	s.append(t, "\n[identity]\ntokens = %q\n[[identity.principals]]\nid = \"demo\"\n"+
@@ -42,7 +42,7 @@ func (s *site) unhurried(t *testing.T) {
 		"calls_per_minute: 1000000")
 }
 
-// hostileRequests are what costs a host most for what it costs its sender.
+// hostileRequests are the requests that cost a host most, compared with the cost for their sender.
 func hostileRequests() (bodies []string) {
 	keys := func(n int) string {
 		var b strings.Builder
@@ -69,8 +69,8 @@ func hostileRequests() (bodies []string) {
 	return bodies
 }
 
-// TestHostileClients is no test: it is what startHostile runs, as clients on another machine would
-// be. It says a line when it has begun, and at its end.
+// TestHostileClients is not a test. startHostile runs it in another process, like clients on
+// another machine. It prints a line when it has started, and at its end.
 func TestHostileClients(t *testing.T) {
 	url, token := os.Getenv("HOSTILE_URL"), os.Getenv("HOSTILE_TOKEN")
 	if url == "" {
@@ -149,8 +149,8 @@ type hostileClients struct {
 	line  string      // the latest
 }
 
-// startHostile starts hostile clients in another process, which gives way to all others. Kind is
-// "bodies" for those that hold back bodies, "" for those that ask for what is dear.
+// startHostile starts hostile clients in another process with a low priority. Kind is "bodies" for
+// clients that send bodies slowly, and "" for clients that send expensive requests.
 func startHostile(t *testing.T, url, token, kind string) *hostileClients {
 	t.Helper()
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestHostileClients$")
@@ -178,7 +178,7 @@ func startHostile(t *testing.T, url, token, kind string) *hostileClients {
 	return h
 }
 
-// told reports whether they have said something.
+// told reports whether they have printed something.
 func (h *hostileClients) told() bool {
 	select {
 	case h.line = <-h.lines:
@@ -216,8 +216,8 @@ func dial(t *testing.T, url, token string) (*mcp.ClientSession, error) {
 			HTTPClient: &http.Client{Transport: bearer(token)}}, nil)
 }
 
-// operator opens a session, and returns a function that makes a call in it and says how long that
-// took.
+// operator opens a session, and returns a function that makes a call in it and returns its
+// duration.
 func (s *site) operator(t *testing.T, url, token string) func() time.Duration {
 	good, err := dial(t, url, token)
 	must(t, err)
@@ -233,10 +233,10 @@ func (s *site) operator(t *testing.T, url, token string) func() time.Duration {
 	}
 }
 
-// TestAHostileViewerSlowsNobody: 100 clients of a viewer send the dearest requests that there are,
-// one after the other, from another process than the operator and the node. 95 of 100 calls of the
-// operator take at most three times as long as alone. What else runs on this machine changes, so
-// the calls are made in turns with and without the clients, and once in five tries is enough.
+// 100 clients of a viewer send the most expensive requests, one after the other, from another
+// process than the operator and the node. 95 of 100 calls of the operator take at most three times
+// as long as without these clients. The load of the machine varies, so the test makes calls with
+// and without the clients in turns, and passes if one of five tries does.
 func TestAHostileViewerSlowsNobody(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return // nice is what makes clients on this machine as those on another

@@ -48,7 +48,7 @@ func (s *site) append(t *testing.T, format string, args ...any) {
 	must(t, os.WriteFile(s.config, append(data, fmt.Sprintf(format, args...)...), 0o600))
 }
 
-// asked sends a list of tools with the headers, and gives the answer.
+// asked requests the list of tools with the headers, and returns the answer.
 func asked(
 	t *testing.T,
 	c *http.Client,
@@ -243,7 +243,7 @@ func TestTokensThroughTheRealBinary(t *testing.T) {
 	}
 }
 
-// A local OpenID provider vouches for a caller whom the site's data does not list.
+// A local OpenID provider authenticates a caller that the site's data does not list.
 func TestOpenIDThroughTheRealBinary(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	must(t, err)
@@ -351,7 +351,7 @@ func TestOpenIDThroughTheRealBinary(t *testing.T) {
 	}
 }
 
-func TestItListensBeyondLoopbackOnlyWithProofAndTLS(t *testing.T) {
+func TestItListensBeyondLoopbackOnlyWithAuthenticationAndTLS(t *testing.T) {
 	s := newSite(t)
 	whole, err := os.ReadFile(s.config)
 	must(t, err)

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// issuer is an OpenID provider of this test, at an address of its own, that vouches for anything.
+// issuer starts an OpenID provider for this test, at its own address, that signs any claims.
 func issuer(t *testing.T) (url string, sign func(claims map[string]any) string) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -48,8 +48,8 @@ func issuer(t *testing.T) (url string, sign func(claims map[string]any) string) 
 	}
 }
 
-// The configuration of each page lets in a caller with the claims of that page, to read; and nobody
-// whose token is for another audience, is of another issuer, or lacks what names the caller.
+// With the configuration of each page, a caller with the claims of that page may read. A token for
+// another audience, of another issuer, or without the claim of the caller's id is refused.
 func TestIdentityPagesLetTheirProvidersIn(t *testing.T) {
 	pages, err := filepath.Glob("../docs/identity/*.md")
 	must(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 )
 
-// initialize runs init in a home of its own, with these words on its input.
+// initialize runs init in a separate home directory, with these words on its input.
 func initialize(t *testing.T, home, stdin string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.Command(bin, append([]string{"init"}, args...)...)
@@ -23,7 +23,7 @@ func initialize(t *testing.T, home, stdin string, args ...string) (string, error
 
 // From nothing to a true answer of a node behind a real OpenSSH: init, the line that it prints (run
 // on the node), check, call.
-func TestInitLeadsToATrueAnswer(t *testing.T) {
+func TestInitLeadsToAFirstAnswer(t *testing.T) {
 	home := t.TempDir()
 	tools := filepath.Join(home, "bin")
 	if out, err := exec.Command(filepath.Join(filepath.Dir(bin), "pvelab"), "install", "--state",
@@ -90,7 +90,7 @@ func TestInitLeadsToATrueAnswer(t *testing.T) {
 	}
 }
 
-func TestInitFailsWithoutATrace(t *testing.T) {
+func TestAFailedInitLeavesNothing(t *testing.T) {
 	pin := "SHA256:" + strings.Repeat("A", 43)
 	for _, c := range []struct {
 		claim, want string

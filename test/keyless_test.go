@@ -18,8 +18,8 @@ const (
 	workflow = "https://github.com/acme/zfs/.github/workflows/release.yml@refs/tags/"
 )
 
-// keylessly leaves FILE.sig beside each module, by an instance of Sigstore whose trusted root is in
-// the directory that it returns, and needs the programs that `make keyless` builds.
+// keylessly writes FILE.sig beside each module, signed by a Sigstore instance whose trusted root is
+// in the returned directory. It needs the programs that `make keyless` builds.
 func keylessly(t *testing.T, subject string, files ...string) (root, program string) {
 	t.Helper()
 	var programs []string
@@ -40,7 +40,7 @@ func keylessly(t *testing.T, subject string, files ...string) (root, program str
 	return filepath.Join(dir, "trusted_root.json"), programs[1]
 }
 
-// A certificate says whose it is, and the site says what that is worth.
+// A certificate contains an identity, and the site decides whether that identity may sign.
 func TestKeylessSignaturesOfASite(t *testing.T) {
 	s := newSite(t, "../build/modules/steps.wasm")
 	module := func(name string) string { return filepath.Join(s.dir, "plugins", name+".wasm") }
@@ -111,7 +111,7 @@ plugins:
 	want("without the program", "the program that verifies keyless signatures", 1, call...)
 }
 
-func TestVerifyNamesWhoseCertificateItIs(t *testing.T) {
+func TestVerifyNamesTheIdentityOfACertificate(t *testing.T) {
 	module := filepath.Join(t.TempDir(), "steps.wasm")
 	data, err := os.ReadFile("../build/modules/steps.wasm")
 	must(t, err)
@@ -138,8 +138,8 @@ func TestVerifyNamesWhoseCertificateItIs(t *testing.T) {
 	}
 }
 
-// The program gets all it needs on its standard input: it opens no connection, no file but those
-// of its runtime, and starts nothing.
+// The program reads everything from its standard input. It opens no connection, opens only files of
+// its runtime, and starts no process.
 func TestTheVerifierGoesNowhere(t *testing.T) {
 	strace := needs.Program(t, "strace")
 	module := filepath.Join(t.TempDir(), "m.wasm")

@@ -27,9 +27,9 @@ func (w *twoHosts) leased() string {
 	return strings.Join(rows, ",")
 }
 
-// The lease of a red operation's guest is one for both hosts. One that was killed keeps it until it
-// expires: then the next has it, with a higher number. One that cannot renew it ends its operation,
-// whose outcome is unknown.
+// Both hosts share the lease of a red operation's guest. A killed host keeps it until it expires.
+// Then the next host takes it, with a higher number. A host that cannot renew it ends its
+// operation, whose outcome is unknown.
 func TestRedOperationsOfTwoHostsHaveALease(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	w.a.rewrite(t, `"tool:proxmox_container_exec_command": yellow`,

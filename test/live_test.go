@@ -15,8 +15,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A running server follows plugins.lock: what comes is ready before it is offered, a call of a
-// replaced module ends on it, a wrong lock changes nothing, and what leaves is gone.
+// A running server follows plugins.lock. New modules are ready before they are offered, a call of a
+// replaced module ends on that module, an invalid lock changes nothing, and removed modules are
+// withdrawn.
 func TestARunningServerFollowsTheLock(t *testing.T) {
 	s, token := tokenSite(t)
 	numbers := freeAddress(t)

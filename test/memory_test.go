@@ -118,8 +118,8 @@ func TestAHostileViewerTakesNoMemory(t *testing.T) {
 	call()
 }
 
-// confine moves a process to a cgroup that may charge so many MiB of memory from now on: the kernel
-// ends it when it takes more. Where no cgroup can be made, it says so, and the peak is what counts.
+// confine moves a process to a cgroup with a memory limit in MiB. The kernel ends the process if it
+// uses more. If no cgroup can be created, confine logs this, and only the peak counts.
 func confine(t *testing.T, pid, mib int) {
 	t.Helper()
 	name := fmt.Sprintf("caponier-test-%d", pid)

@@ -20,8 +20,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// step is a command of a walk with the output that the page shows, or a file that the page says to
-// write.
+// step is a command of a walk with the output that the page shows, or a file that the reader
+// writes.
 type step struct {
 	line          int
 	command, want string
@@ -30,10 +30,10 @@ type step struct {
 }
 
 // walk reads the fences of a page. Every ```console fence holds commands ("$ …") and their output,
-// in which … stands for anything; a fence with two words in its info string is a file, with >>
-// between them one to append to; one without any is a picture; ```text belongs on another machine,
-// as the page says; ```json is compared by a test of its own; every other one is a mistake, since
-// nobody would check it. <!-- $ … --> is a command that readers need not see.
+// in which … stands for anything; a fence with two words in its info string is a file, or with >>
+// between them, text to append to a file; one without an info string is a picture; ```text is for
+// another machine; another test compares ```json; any other fence is a mistake, because no test
+// would check it. <!-- $ … --> is a command that readers need not see.
 func walk(t *testing.T, page string) (steps []step) {
 	t.Helper()
 	data, err := os.ReadFile(page)
@@ -76,8 +76,9 @@ func walk(t *testing.T, page string) (steps []step) {
 	return steps
 }
 
-// TestWalks does what the pages for newcomers say, in one shell for each page that starts in the
-// checkout, or in the unpacked archive that WALK_ROOT names, and compares what they show.
+// TestWalks runs the commands of the pages for newcomers, and compares their output with the pages.
+// Each page has one shell, which starts in the checkout, or in the unpacked archive that WALK_ROOT
+// names.
 func TestWalks(t *testing.T) {
 	root, err := filepath.Abs("..")
 	must(t, err)
@@ -206,7 +207,7 @@ func shown(text string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)^\s*` + strings.Join(parts, `.*?`) + `\s*$`)
 }
 
-// grant gives a tool a tier in the site's data.
+// grant sets a tool's tier in the site's data.
 func (s *site) grant(t *testing.T, tool, tier string) {
 	t.Helper()
 	file := filepath.Join(s.dir, "site", "data.yaml")
@@ -315,7 +316,7 @@ func TestPluginNewOverwritesNothingAndSaysWhatItNeeds(t *testing.T) {
 	}
 }
 
-// server is what a client's configuration says of caponier.
+// server is the entry for caponier in a client's configuration.
 type server struct {
 	Command string            `json:"command"`
 	Args    []string          `json:"args"`
@@ -323,7 +324,7 @@ type server struct {
 	Headers map[string]string `json:"headers"`
 }
 
-// configured reads a client's configuration the way that the client's documentation says.
+// configured reads a client's configuration as the client's documentation describes.
 func configured(t *testing.T, file string) (s server) {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -469,7 +470,7 @@ func (s *site) listening(t *testing.T) (addr string) {
 	return addr
 }
 
-// serveWithToken serves HTTP to a caller with a token, and to nobody else.
+// serveWithToken serves HTTP only to a caller with a token.
 func (s *site) serveWithToken(t *testing.T) (base, token string) {
 	t.Helper()
 	s.add(t, "\n[identity]\ntokens = \"tokens.json\"\n[[identity.principals]]\nid = \"demo\"\n")

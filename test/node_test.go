@@ -15,11 +15,11 @@ import (
 	"github.com/caponier-mcp/caponier/test/pvelab"
 )
 
-// asksPassword is what sudo says of a command that it does not list.
+// asksPassword is the message of sudo for a command that it does not list.
 const asksPassword = "^sudo: a password is required\n$"
 
-// groups says what a tool needs on a node, from what the lock says of it: the programs in its runs
-// line and its operations.
+// groups returns what a tool needs on a node, according to the lock: the programs in its runs line,
+// and its operations.
 func groups(runs string, imports []string) (need []string) {
 	add := func(group, form string) {
 		if regexp.MustCompile(form).MatchString(runs) && !slices.Contains(need, group) {
@@ -52,8 +52,7 @@ func groups(runs string, imports []string) (need []string) {
 	return need
 }
 
-// The table of what each tool needs is what the lock says: a tool that is added or changed changes
-// the page.
+// The table of what each tool needs matches the lock. If you add or change a tool, change the page.
 func TestFirstNodeSaysWhatEveryToolNeeds(t *testing.T) {
 	page, err := os.ReadFile("../docs/first-node.md")
 	must(t, err)
@@ -224,7 +223,7 @@ func TestForcedCommandHoldsOnTheNode(t *testing.T) {
 	s.holds(t, effects)
 }
 
-// What the gate lists only for those who take a # away works, too, once it is away.
+// The commented lines of the gate also work once their # is removed.
 func TestEveryGroupOfTheGateIsWhatItsToolsNeed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"))
@@ -318,7 +317,7 @@ func TestSudoHoldsOnTheNode(t *testing.T) {
 		return string(out)
 	}
 	const upid = "UPID:pve1:00000000:00000000:00000000:vzstart:101:root@pam!x:"
-	// Without the gate: sudo's own list holds by itself.
+	// Without the gate, sudo's own list still restricts the commands.
 	for command, want := range map[string]string{
 		"id -un": "^caponier\n$",
 		// pvelab's state is root's, as a node's is

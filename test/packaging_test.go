@@ -78,7 +78,7 @@ func TestRegistryEntryFitsItsSchema(t *testing.T) {
 	}
 }
 
-// The bundle's manifest is read as a client would, and the host started as it says.
+// The test reads the bundle's manifest like a client, and starts the host accordingly.
 func TestBundleManifestStartsTheHost(t *testing.T) {
 	var m struct {
 		ManifestVersion string `json:"manifest_version"`
@@ -257,8 +257,8 @@ func TestContainerFilesKeepTheirPromises(t *testing.T) {
 			t.Errorf("compose: %s can be written", v)
 		}
 	}
-	// What the environment says is what the program takes: the server comes up with it, with TLS,
-	// and writes nowhere else.
+	// The program uses the settings of the environment: the server starts with them, with TLS, and
+	// writes nowhere else.
 	s := newSite(t)
 	s.certificate(t)
 	s.add(t, "\n[[identity.principals]]\nid = \"demo\"\n")

@@ -71,7 +71,7 @@ func (s *site) stops() (n int) {
 var hidden = regexp.MustCompile(`action="(/approvals/[^"]+)"><input type="hidden" ` +
 	`name="(form|ticket)" value="([^"]+)"`)
 
-// says signs a person in by a link and approves a request on the page.
+// says signs a person in with a link, and approves a request on the page.
 func (s *site) says(t *testing.T, page, who, id, ticket string) {
 	t.Helper()
 	link, err := s.command("approvals", "link", "--as", who).Output()

@@ -49,8 +49,8 @@ func (p plannedCall) commands() (all []string) {
 	return all
 }
 
-// planSite is a site on which every tool above green waits for the user of the client, who says
-// yes. What the user was asked is appended to asked.
+// planSite returns a site on which every tool above green waits for the user of the client, who
+// approves. The questions to the user are appended to asked.
 func planSite(t *testing.T, tiers string, modules ...string) (s *site, session *mcp.ClientSession,
 	asked *[]string) {
 	t.Helper()
@@ -156,8 +156,8 @@ func isLook(e pvelab.Effect) bool {
 		"opendir", "readdir", "fstat", "init", "version"}, e.Op)
 }
 
-// Every shipped tool that does something above green makes a complete plan, in which nothing
-// happens, and its approved call does what the plan says.
+// Every shipped tool with operations above green makes a complete plan without an effect, and its
+// approved call does exactly the steps of the plan.
 func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 	withSchemas(t)
 	s, session, asked := planSite(t, "", filepath.Join(plugins, "guests.wasm"),
@@ -253,7 +253,7 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 
 // A tool that plans one thing and does another reaches a node with nothing that was not on the plan
 // that a person approved.
-func TestADeviantToolIsHeldToItsPlan(t *testing.T) {
+func TestADeviatingToolIsHeldToItsPlan(t *testing.T) {
 	s, session, asked := planSite(t, "  \"tool:deviant_act\": red\n",
 		filepath.Join(guests, "deviant.wasm"))
 	other := "the next step of the plan that was approved is another: "

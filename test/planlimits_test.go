@@ -16,8 +16,8 @@ import (
 	"github.com/caponier-mcp/caponier/test/needs"
 )
 
-// A plan of 10,000 operations is refused at its 201st step. Nobody is asked, the person who asks
-// for the plan sees where it ends, and what comes after that is neither decided nor journaled.
+// A plan of 10,000 operations is refused at its 201st step. Nobody is asked for an approval. The
+// caller sees where the plan ends, and later operations are neither decided nor journaled.
 func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
 	s, session, asked := planSite(t, "  \"tool:deviant_flood\": red\n",
 		filepath.Join(guests, "deviant.wasm"))
@@ -60,7 +60,7 @@ func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
 	}
 }
 
-// A yes to a plan is worth nothing once it has expired, and neither is a request that nobody
+// An approval of a plan does not count after it has expired, and neither does a request that nobody
 // answered in time.
 func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 	s := terminalSite(t, filepath.Join(plugins, "guests.wasm"))
@@ -114,9 +114,9 @@ func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 	}
 }
 
-// oldModule is a module that was written for ABI 1.0: its description has no minor version, and it
-// knows no status but those. It stops and starts container 101; goesOn says that it does not look
-// at the status of the first.
+// oldModule is a module for ABI 1.0: its description has no minor version, and it knows only the
+// statuses of that version. It stops and starts container 101. If goesOn is true, it ignores the
+// status of the first operation.
 func oldModule(t *testing.T, goesOn bool) string {
 	t.Helper()
 	needs.Program(t, "wat2wasm") // of Debian's wabt
@@ -210,8 +210,8 @@ func TestThePlanOfAModuleOfABI10EndsAtItsFirstEffect(t *testing.T) {
 	}
 }
 
-// Where the storage refuses the snapshot that a call needs first, or the node says that it made one
-// and it is not there, nothing of the approved plan is done, and the store records no snapshot.
+// If the storage refuses the snapshot that a call needs, or the node reports a snapshot that does
+// not exist, nothing of the approved plan is done, and the store records no snapshot.
 func TestWithoutTheSnapshotThatAPlanPromisesNothingIsDone(t *testing.T) {
 	for claim, c := range map[string]struct {
 		spoil func(*site) error
@@ -292,9 +292,9 @@ func TestAPlanReadsWhatItsToolReadsAndWhatItsStepsTouch(t *testing.T) {
 
 var ids = regexp.MustCompile(`[0-9A-V]{26}`)
 
-// What the host refuses to undo for somebody who did not make the call, it refuses in the same
-// words as a call that nobody made, whatever the call touched.
-func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
+// If a principal asks to undo another principal's call, the host refuses with the same text as for
+// a call that does not exist, whatever the call touched.
+func TestUndoRevealsNothingOfAnotherPrincipalsCall(t *testing.T) {
 	s := undoing(t, "")
 	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+
 		"\nsnapshot: {tools: [stop_guest, stop_vm, stop_container, proxmox_stop_container], "+
@@ -322,7 +322,8 @@ func TestAnUndoOfAnothersCallTellsNothingOfIt(t *testing.T) {
 		calls[what] = s.done(t, append([]string{"call"}, args...)...).CallID
 	}
 	calls["is an undo"] = s.done(t, "undo", calls["was undone"]).CallID
-	// What the calls touched is now protected, stopped and dead: no reason to say so to another.
+	// The targets of the calls are now protected, stopped and dead. Another principal must not
+	// learn this.
 	s.rewrite(t, `"103": {reason: management VM of the lab}`, `"104": {reason: secret}`,
 		"services: []",
 		"services: [{service: cron, nodes: [\"*\"], reason: secret}]")

@@ -136,8 +136,8 @@ func (s *site) run(t *testing.T, argv ...string) {
 	}
 }
 
-// Between the plan that a person approves and its execution, somebody else acts. The call then does
-// nothing, and says what is no more as it was.
+// Somebody else acts between a person's approval of a plan and its execution. The call then does
+// nothing, and names what has changed.
 func TestWhatChangesAfterThePlanStopsTheCall(t *testing.T) {
 	s := terminalSite(t, filepath.Join(plugins, "guests.wasm"),
 		filepath.Join(plugins, "hostops.wasm"))

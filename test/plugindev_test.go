@@ -88,8 +88,8 @@ func change(t *testing.T, file, old, with string) {
 
 const waiting = "waiting for a change\n"
 
-// Each change of the source or of the answers shows what the tool says now; what does not compile,
-// or claims what the lock would refuse, is told, and mended by the next change.
+// Each change of the source or of the answers shows the tool's new output. A compile error, or a
+// claim that the lock would refuse, is reported, and the next change can fix it.
 func TestPluginDevShowsWhatAChangeMakes(t *testing.T) {
 	answers := filepath.Join(t.TempDir(), "answers.yaml")
 	must(t, os.WriteFile(answers, []byte(
@@ -119,7 +119,7 @@ func TestPluginDevShowsWhatAChangeMakes(t *testing.T) {
 	}
 }
 
-// In the lab the call is decided, journaled and executed, with a lock that nobody else sees.
+// In the lab, the call is decided, journaled and executed, with a lock that only this process sees.
 func TestPluginDevCallsThroughTheDoorOfALab(t *testing.T) {
 	s := newSite(t)
 	before := s.read(t, "plugins.lock")
@@ -141,7 +141,7 @@ func TestPluginDevCallsThroughTheDoorOfALab(t *testing.T) {
 	}
 }
 
-// A node that is not on the loopback is never reached, whatever leads to it.
+// A node that is not on loopback is never contacted, by any route.
 func TestPluginDevRefusesARealNode(t *testing.T) {
 	for name, host := range map[string]string{"an address": "192.0.2.1", "a name": "pve.example",
 		"a name that begins like one": "127.0.0.1.example"} {

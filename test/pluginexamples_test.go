@@ -56,8 +56,8 @@ func (e example) bash(t *testing.T, dir, line string) string {
 }
 
 // The examples in C, Rust and AssemblyScript are built, tried and locked by the commands of their
-// READMEs. What a node printed and nobody can read is an error: no quiet node, no empty one, no
-// good clock.
+// READMEs. Unreadable output of a node is an error. It must not be reported as an idle node, an
+// empty one, or a correct clock.
 func TestExamplesInOtherLanguagesWork(t *testing.T) {
 	for name, e := range examples {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/caponier-mcp/caponier/test/needs"
 )
 
-// What plugin new writes is built, tested and locked by the commands of its own README.
+// The commands in a new plugin's README build, test and lock it.
 func TestNewPluginsOfEachLanguageWork(t *testing.T) {
 	for lang, compilers := range map[string][]string{"c": {"clang"}, "rust": {"rustc", "wasm-ld"},
 		"assemblyscript": {"npm"}} {

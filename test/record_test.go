@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestWhatWasRecordedIsSaidAgain calls tools on the simulated cluster and records what they get.
-// From the recording alone, each says the same.
-func TestWhatWasRecordedIsSaidAgain(t *testing.T) {
+// TestRecordedAnswersAreReplayed calls tools on the simulated cluster and records their operations.
+// With only the recording, each tool has the same output.
+func TestRecordedAnswersAreReplayed(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"), filepath.Join(plugins, "cluster.wasm"),
 		filepath.Join(plugins, "hostops.wasm"))
 	for i, c := range []struct{ module, tool, args string }{

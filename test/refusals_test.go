@@ -14,8 +14,9 @@ import (
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// What a model reads when it is refused, whole: testdata/refusals.golden is for a reader who has
-// only that. With -update it is written anew: read the difference.
+// The complete text that a model reads after a refusal. A reader of testdata/refusals.golden must
+// understand it without other information. With -update, the test writes the file again: review the
+// difference.
 func TestRefusalsAsAModelReadsThem(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "guests.wasm"), filepath.Join(plugins, "hostops.wasm"),
 		filepath.Join(plugins, "cluster.wasm"))

@@ -18,7 +18,7 @@ type ending struct {
 	at       time.Time
 }
 
-// callers make calls through the balancer, each with a mark of its own and once.
+// callers make calls through the balancer, each once and with a unique mark.
 type callers struct {
 	mu    sync.Mutex
 	tried int
@@ -117,10 +117,10 @@ func (r *replica) written(t *testing.T) (n int64) {
 	return n
 }
 
-// In the middle of calls each host, the database and the balancer are killed and started again:
-// every call has an answer or an error, nothing is done twice, what was acknowledged was done, what
-// was refused was not, and both journals have what was done, before it was. CAPONIER_CALLS is how
-// many calls at least, 300 without it.
+// The test kills each host, the database and the balancer during calls, and starts them again.
+// Every call has an answer or an error. Nothing is done twice. Acknowledged calls were done, and
+// refused ones were not. The journals contain every effect, recorded before it happened.
+// CAPONIER_CALLS is the minimum number of calls, by default 300.
 func TestKillsOfEachPartUnderCalls(t *testing.T) {
 	most := 300
 	if n, err := strconv.Atoi(setting(t, "CAPONIER_CALLS")); err == nil {
@@ -166,7 +166,8 @@ func TestKillsOfEachPartUnderCalls(t *testing.T) {
 	w.examine(t, c)
 }
 
-// examine compares what clients were told with what reached the node and both journals.
+// examine compares the answers to clients with the commands that reached the node, and with both
+// journals.
 func (w *replicas) examine(t *testing.T, c *callers) {
 	t.Helper()
 	if len(c.ends) != c.tried {

@@ -81,9 +81,9 @@ func ways(t *testing.T, s *site, token string) map[string]func() running {
 	}
 }
 
-// When a right is revoked, a running call stops at its next operation, within half a second of
-// the change, on each transport. Nothing tells the process: it sees for itself. A changed
-// policy takes longer to load on a busy machine; no operation is decided meanwhile.
+// When a right is revoked, a running call stops at its next operation, within half a second of the
+// change, on each transport. Nothing notifies the process; it detects the change itself. A changed
+// policy takes longer to load on a busy machine, but no operation is decided in the meantime.
 func TestEachRevocationStopsARunningCall(t *testing.T) {
 	const principal = "  demo: {auth: [config, token], roles: [operator]}"
 	data := func(pairs ...string) func(*testing.T, *site, string) {

@@ -21,9 +21,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// One secret of each kind goes to work, well and badly. None of them is anywhere that anybody but
-// its owner looks: the host's log, the journal, any other file of the host, answers and errors,
-// metrics, a plugin's memory, the process table.
+// One secret of each kind is used, successfully and unsuccessfully. None of them appears outside
+// its own place: not in the host's log, the journal, any other file of the host, answers and
+// errors, metrics, a plugin's memory, or the process table.
 func TestCanarySecretsAppearNowhere(t *testing.T) {
 	canaries := map[string]string{
 		"credential": "canary-credential-5d1f",
@@ -244,8 +244,8 @@ file = %q
 
 	mu.Lock()
 	defer mu.Unlock()
-	// The search must be able to find something: the secrets did go to work, and nobody hides what
-	// is no secret.
+	// The search must be able to find something: the secrets were used, and other values are not
+	// hidden.
 	if all := strings.Join(reached, " "); !strings.Contains(
 		all,
 		"Bearer "+canaries["credential"],

@@ -104,7 +104,7 @@ func (s *site) journaled(t *testing.T, re string) {
 	t.Fatalf("no record of the journal matches %s", re)
 }
 
-// has says whether a record of the journal matches.
+// has reports whether a record of the journal matches.
 func (s *site) has(t *testing.T, re string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.dir, "lab/journal/*.jsonl"))
@@ -261,9 +261,8 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// A call runs on the node and streams of both eras are open when the host is told to stop: the call
-// is cancelled, what became of it is journaled, its client is answered, and the process is gone
-// within 10 seconds.
+// The host receives SIGTERM while a call runs on the node and streams of both protocol versions are
+// open. It cancels the call, journals the outcome, answers the client, and exits within 10 seconds.
 func TestSIGTERMWhileACallRuns(t *testing.T) {
 	s := newSite(t)
 	s.append(t, "\n[identity]\nhttp = \"demo\"\n[[identity.principals]]\nid = \"demo\"\n")

@@ -13,9 +13,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A candidate protects guest 105 and no longer 103. It changes nothing of what happens, a server
-// notes what it would change, as replay finds it in the journal, and it is promoted and reverted
-// while the server runs.
+// A candidate protects guest 105 and no longer 103. It has no effect on calls. The server records
+// what it would change, and replay finds the same in the journal. It is promoted and reverted while
+// the server runs.
 func TestACandidateDecidesBesideTheSite(t *testing.T) {
 	s := newSite(t)
 	next := filepath.Join(s.dir, "next")

@@ -34,9 +34,9 @@ func provider(t *testing.T, sub *atomic.Value) *signintest.Provider {
 	return idp
 }
 
-// Who comes by the link of a message signs in at the provider, in a real browser, and answers that
-// request. Signing out ends the session on the host; somebody whom the site does not name gets in
-// nowhere.
+// A person follows the link of a message, signs in at the provider in a real browser, and answers
+// that request. Signing out ends the session on the host. A person whom the configuration does not
+// list cannot sign in.
 func TestAnApproverSignsInAtAProviderInABrowser(t *testing.T) {
 	web := newChromium(t)
 	var sub atomic.Value
@@ -104,7 +104,7 @@ func TestAnApproverSignsInAtAProviderInABrowser(t *testing.T) {
 	}
 }
 
-// way holds the page between the host and the provider, which goes on at once, against axe-core.
+// way checks the page between the host and the provider, which redirects at once, with axe-core.
 func (c *chromium) way(page string) {
 	c.t.Helper()
 	res, err := http.Post("http://"+page+"/approvals/oidc", "application/x-www-form-urlencoded", nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// promised is every tool, resource and prompt that docs/design.md, section 8, lists: its tier in
-// policies/site and its budget in seconds.
+// promised lists every shipped tool, resource and prompt, with its tier in policies/site and its
+// budget in seconds.
 var promised = map[string]struct {
 	plugin, tier string
 	budget       int

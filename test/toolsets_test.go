@@ -18,8 +18,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// asShipped makes the site the one that a newcomer has: all plugins of plugins.lock, policies/site,
-// and who it calls local.
+// asShipped makes the site the shipped one: all plugins of plugins.lock, policies/site, and its
+// principal local.
 func (s *site) asShipped(t *testing.T) {
 	t.Helper()
 	data, err := os.ReadFile(s.config)
@@ -239,7 +239,7 @@ func TestWhatIsNotOfferedIsHiddenAndRefused(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreNotThereEndTheHostAtItsStart(t *testing.T) {
+func TestUnknownToolNamesEndTheHostAtStart(t *testing.T) {
 	s := newSite(t)
 	for _, c := range []struct {
 		config string
@@ -271,7 +271,7 @@ func TestNamesThatAreNotThereEndTheHostAtItsStart(t *testing.T) {
 	}
 }
 
-// The lock is the golden file of all tools: what the sources build to must be what was reviewed.
+// The lock is the golden file of all tools: the sources must build to the reviewed modules.
 func TestAChangedToolListFailsUntilTheLockIsReviewed(t *testing.T) {
 	s := newSite(t)
 	s.asShipped(t)

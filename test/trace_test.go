@@ -21,7 +21,7 @@ func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// A client's trace goes on in the journal and in the spans: as _meta has it, or else the header.
+// A client's trace continues in the journal and in the spans, from _meta, or else from the header.
 func TestATraceOfAClientGoesOn(t *testing.T) {
 	const inMeta = "4bf92f3577b34da6a3ce929d0e0e4736"
 	const inHeader = "0af7651916cd43dd8448eb211c80319c"

@@ -70,7 +70,7 @@ func (s *site) runs(t *testing.T, args ...string) string {
 
 // An approval is one on all hosts: asked on one, answered on another, used once on whichever calls
 // first, and taken back for all.
-func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
+func TestAnApprovalOnOneHostCountsOnAll(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	a, b := w.both(t)
 	waitFor(t, "both hosts", func() bool {
@@ -130,8 +130,8 @@ func TestAnApprovalOfOneHostIsOneOfAll(t *testing.T) {
 	}
 }
 
-// A call that waits on one host goes on when a person answers on another.
-func TestACallThatWaitsHearsTheAnswerOfAnotherHost(t *testing.T) {
+// A call that waits on one host continues when a person answers on another.
+func TestAWaitingCallReceivesTheAnswerOfAnotherHost(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	text := strings.Replace(w.a.read(t, "config.toml"), `wait = "300ms"`, `wait = "60s"`, 1)
 	must(t, os.WriteFile(w.a.config, []byte(text), 0o600))
@@ -162,8 +162,8 @@ func TestACallThatWaitsHearsTheAnswerOfAnotherHost(t *testing.T) {
 	}
 }
 
-// What is taken away on one host stops a call that runs on another, and the next one.
-func TestWhatOneHostTakesAwayStopsCallsOfAnother(t *testing.T) {
+// A revocation on one host stops a running call on another host, and the next call.
+func TestARevocationOnOneHostStopsCallsOnAnother(t *testing.T) {
 	for name, url := range map[string]func(*pgtest.Server, string) (a, b string){
 		"direct": nil,
 		"pgbouncer": func(s *pgtest.Server, database string) (a, b string) {
@@ -231,7 +231,7 @@ func whole(r running) (text string) {
 	return text
 }
 
-// The doctor tells how the database is, and changes nothing there.
+// The doctor reports the state of the database, and changes nothing in it.
 func TestTheDoctorAsksTheSharedDatabase(t *testing.T) {
 	w := newTwoHosts(t, nil)
 	w.a.runs(t, "freeze", "--node", "pve2", "--reason", "a test")
@@ -255,8 +255,8 @@ func TestTheDoctorAsksTheSharedDatabase(t *testing.T) {
 	}
 }
 
-// While the database is away every call is refused with the reason, /ready says so, and when it is
-// back calls go on, without a restart.
+// While the database is down, every call is refused with the reason, and /ready reports it. When
+// the database is back, calls work again without a restart.
 func TestWithoutItsDatabaseAHostRefuses(t *testing.T) {
 	var p *pgtest.Proxy
 	w := newTwoHosts(t, func(s *pgtest.Server, database string) (a, b string) {

@@ -84,8 +84,9 @@ func TestTheHostTakesASnapshotBeforeAGuestIsChanged(t *testing.T) {
 	}
 }
 
-// A node that lists no guests at all, as one does whose cluster file system is away, makes the host
-// forget nothing; a guest that is gone while others are listed takes its snapshots with it.
+// If a node lists no guests at all, for example because its cluster file system is down, the host
+// keeps all records. If a guest is missing while others are listed, the host deletes the records of
+// its snapshots.
 func TestASnapshotIsForgottenOnlyWhereItsGuestIsGone(t *testing.T) {
 	s := snapshotting(t, "tier: yellow, optional: false, keep: 1, keep_days: 7")
 	for _, call := range [][]string{{"start_guest", `{"guest_id":104}`},
@@ -187,7 +188,7 @@ func TestACallIsUndoneByItsSnapshot(t *testing.T) {
 	}
 }
 
-// hasSnapshot says whether the lab's guest 104 has a snapshot.
+// hasSnapshot reports whether the lab's guest 104 has a snapshot.
 func (s *site) hasSnapshot(t *testing.T, name string) (has bool) {
 	t.Helper()
 	must(t, s.lab.Edit(func(st *pvelab.State) error {

@@ -131,9 +131,9 @@ func TestAStartedGuestIsStoppedAgainByUndo(t *testing.T) {
 	}
 }
 
-// A file that was uploaded goes again, and one that was replaced comes back: as long as nobody has
-// written there since.
-func TestUploadsAreTakenBack(t *testing.T) {
+// An undo removes an uploaded file and restores a replaced one, unless somebody wrote to the file
+// since.
+func TestUploadsAreUndone(t *testing.T) {
 	s := undoing(t, "")
 	upload := func() ended {
 		return s.done(t, "call", "proxmox_upload_file_to_host",
@@ -190,8 +190,9 @@ func TestUploadsAreTakenBack(t *testing.T) {
 	}
 }
 
-// Values of a guest are set back, and a service is started again; what has no reverse is said.
-func TestValuesAndServicesAreSetBack(t *testing.T) {
+// An undo restores the values of a guest and starts a service again. It reports what it cannot
+// undo.
+func TestValuesAndServicesAreRestored(t *testing.T) {
 	s := undoing(t, "")
 	run := func(command string) ended {
 		return s.done(t, "call", "proxmox_host_exec_command",
@@ -240,8 +241,9 @@ func TestValuesAndServicesAreSetBack(t *testing.T) {
 	}
 }
 
-// A host that is killed while an operation runs leaves a call whose end nobody knows. It is undone
-// only where the guest is as the operation leaves it; else the refusal says which step it was.
+// A host that is killed during an operation leaves a call with an unknown outcome. The call can be
+// undone only if the guest has the state that the operation leaves. Otherwise the refusal names the
+// step.
 func TestAKilledCallIsUndoneOnlyWhereItsEndCanBeSeen(t *testing.T) {
 	s := undoing(t, "")
 	cmd := s.command("call", "start_guest", `{"guest_id":104}`)
@@ -286,7 +288,7 @@ func TestAKilledCallIsUndoneOnlyWhereItsEndCanBeSeen(t *testing.T) {
 	}
 }
 
-// Policy wants yellow calls planned first: nobody is asked, and the journal has the plan.
+// Policy requires plans of yellow calls: nobody is asked, and the journal contains the plan.
 func TestAYellowCallIsPlannedFirstWherePolicyAsks(t *testing.T) {
 	s := newSite(t)
 	s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+"\nplan_first: {tier: yellow}\n")
@@ -349,7 +351,7 @@ func TestPlanningARequestSendsNothing(t *testing.T) {
 	}
 }
 
-// A call that is held to its plan saves the answer where the plan said, whatever the answer is.
+// A call that must follow its plan saves the answer under the planned name, whatever the answer is.
 func TestAnAnswerIsSavedAsItWasPlanned(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -390,8 +392,7 @@ func TestAnAnswerIsSavedAsItWasPlanned(t *testing.T) {
 	}
 }
 
-// An approval is used up by a call whose host is killed: what is done next waits for a person
-// again.
+// A call uses up its approval even if its host is killed. The next call waits for a person again.
 func TestAnApprovalIsUsedOnceEvenIfTheHostIsKilled(t *testing.T) {
 	s := newSite(t)
 	waits := s.once(t, "call", "proxmox_start_container", `{"vmid":102}`)

@@ -162,8 +162,8 @@ func undoRows() map[string]undone {
 	}
 }
 
-// Each command of the table of host/reverse is run and taken back, or its undo is refused with what
-// the table says, by the real binary. A command without a row here fails.
+// The real binary runs and undoes each command of the table in host/reverse, or refuses the undo
+// with the reason in the table. A command without a row here fails.
 func TestEveryReverseOfTheTableIsUndoneEndToEnd(t *testing.T) {
 	rows, table := undoRows(), reversible(t)
 	if len(table) < 40 {

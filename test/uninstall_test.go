@@ -36,7 +36,7 @@ func in(home, stdin string, args ...string) (string, error) {
 	return string(out), err
 }
 
-func TestUninstallTakesBackWhatInitWrote(t *testing.T) {
+func TestUninstallRemovesWhatInitWrote(t *testing.T) {
 	home, dir := installed(t, "pve1=192.0.2.1", "pve2=192.0.2.2:2222")
 	out, err := in(home, "no\n", "uninstall")
 	if err != nil || !strings.Contains(out, "nothing was removed") ||
@@ -74,7 +74,7 @@ func TestUninstallTakesBackWhatInitWrote(t *testing.T) {
 }
 
 // What a person wrote goes only when it is named, and a link never.
-func TestUninstallKeepsWhatNobodyNamed(t *testing.T) {
+func TestUninstallKeepsFilesThatNobodyNamed(t *testing.T) {
 	home, dir := installed(t, "pve1=192.0.2.1")
 	config, mine := filepath.Join(dir, "config.toml"), filepath.Join(dir, "site/mine.rego")
 	must(t, os.WriteFile(config, append(read(t, config), "# mine\n"...), 0o600))
@@ -214,8 +214,8 @@ func TestNodeRemoveWaitsUntilTheKeyIsGone(t *testing.T) {
 	}
 }
 
-// What fails on this machine, or before the node, says nothing about the key on the node.
-func TestNodeRemoveTakesNoOtherFailureForARefusal(t *testing.T) {
+// A failure on this machine, or before the node, proves nothing about the key on the node.
+func TestNodeRemoveAcceptsOnlyARefusal(t *testing.T) {
 	sshd := sshtest.StartOpenSSH(t) // its authorized_keys hold another key
 	host, port, _ := strings.Cut(sshd.Addr, ":")
 	jump := func(key string) string {

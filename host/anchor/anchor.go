@@ -1,5 +1,5 @@
-// Package anchor publishes signed ends of journal chains, so that a later change of what stands
-// before them can be shown.
+// Package anchor publishes signed ends of journal chains. They prove a later change of earlier
+// records.
 //
 // An anchor is a note in the format of golang.org/x/mod/sumdb/note: the lines below and an Ed25519
 // signature.
@@ -38,7 +38,7 @@ type Anchor struct {
 }
 
 // NewKey returns a new signing key, which is secret, and the key that verifies its signatures. Name
-// is that of the host.
+// is the name of the host.
 func NewKey(name string) (secret, public string, err error) {
 	return note.GenerateKey(rand.Reader, name)
 }

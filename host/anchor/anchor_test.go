@@ -130,7 +130,7 @@ func TestAPlaceThatFailsGetsTheNextAnchor(t *testing.T) {
 	}
 }
 
-func TestReadingRefusesWhatNobodySigned(t *testing.T) {
+func TestReadRefusesUnsignedNotes(t *testing.T) {
 	key, public := newKey(t)
 	_, stranger := newKey(t)
 	file := filepath.Join(t.TempDir(), "anchors")

@@ -22,7 +22,7 @@ import (
 
 const sendTime = 10 * time.Second // for one sink
 
-// Options say where anchors go. The zero value publishes none.
+// Options name the places that receive anchors. The zero value publishes none.
 type Options struct {
 	Key    string        `koanf:"key" path:"true"`  // file of the signing key
 	Every  time.Duration `koanf:"every"`            // 0: a minute
@@ -92,7 +92,7 @@ func New(o Options) (*Publisher, error) {
 }
 
 // Run publishes the end of the chain at once and then as often as the options say. It returns when
-// ctx ends. A place that fails is tried again with the next anchor, and is logged.
+// ctx ends. If a place fails, Run logs the error and tries again with the next anchor.
 func (p *Publisher) Run(ctx context.Context, tip func(context.Context) (audit.Tip, error)) {
 	tick := time.NewTicker(p.o.Every)
 	defer tick.Stop()

@@ -46,7 +46,7 @@ type Index interface {
 	ExpireBlobs(ctx context.Context) (ids []string, err error)
 }
 
-// ErrNone is the error of an Index that has no such blob for that principal.
+// ErrNone is the error of an Index that does not contain the blob for that principal.
 var ErrNone = errors.New("there is no such blob, or it has expired")
 
 // Options is the table [blob].
@@ -55,7 +55,7 @@ type Options struct {
 	MaxBytes int64  `koanf:"max_bytes"`       // of one blob, 10 MiB
 	// bytes of all blobs of one principal, 100 MiB
 	PerPrincipal int64 `koanf:"per_principal"`
-	// of a blob that asks for no time of its own, 1h
+	// of a blob that sets no time, 1h
 	TTL time.Duration `koanf:"ttl"`
 
 	Index Index `koanf:"-"`
@@ -106,7 +106,7 @@ type Blobs struct {
 	mine map[string]bool
 }
 
-// New makes the directory, and removes from it what is older than any blob may be.
+// New creates the directory, and removes files that are older than any blob may be.
 func New(o Options) (*Blobs, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -338,8 +338,8 @@ func (b *Blobs) load(
 	return e, data, nil
 }
 
-// copy puts all of a blob into a new file of its owner's workspace, which stays there when the blob
-// is gone.
+// copy writes a whole blob to a new file in its owner's workspace. The file remains after the blob
+// expires.
 func (b *Blobs) copy(e Entry, data []byte, op abi.BlobRead) (gate.Result, error) {
 	if err := b.opts.Save(e.Principal, op.Local, bytes.NewReader(data)); err != nil {
 		return gate.Result{}, err

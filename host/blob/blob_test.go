@@ -134,7 +134,7 @@ func (away) Blob(context.Context, string, string) (Entry, error) {
 	return Entry{}, errors.New("the database does not answer")
 }
 
-func TestABlobIsItsOwnersAlone(t *testing.T) {
+func TestOnlyTheOwnerCanReadABlob(t *testing.T) {
 	b, x := lab(t, Options{})
 	res, err := do(b, "alice",
 		abi.BlobWrite{Name: "a.txt", MIME: "text/plain", Data: abi.Data{Text: "hello"}, TTLS: 60})

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// The bounds of one list. A row is a flat object; what it holds besides may nest a little.
+// The bounds of one list. A row is a flat object, except for some nested values.
 const (
 	maxRows  = 20_000
 	maxDepth = 8
@@ -35,23 +35,23 @@ type Guest struct {
 	Template bool
 }
 
-// Known reports whether the list says what is so of the guest. It does not while the guest's node
-// sends nothing, where its name, tags or pool have no form that Proxmox gives them, and where it is
-// on a node that the list lacks. Nothing may rely on such a guest.
+// Known reports whether the list describes the guest reliably. It does not if the guest's node
+// sends nothing, if its name, tags or pool have a form that Proxmox never uses, or if its node is
+// not in the list. Callers must not rely on such a guest.
 func (g Guest) Known() bool { return g.Status != unknown }
 
 // Node is a member of the cluster.
 type Node struct{ Name, Status string }
 
-// List is what `pvesh get /cluster/resources` says, with or without `--type vm`. Guests and nodes
-// are sorted by number and by name.
+// List is the output of `pvesh get /cluster/resources`, with or without `--type vm`. Guests are
+// sorted by number, and nodes by name.
 type List struct {
 	Guests []Guest
 	Nodes  []Node // none with --type vm
 }
 
-// Guest returns a guest of the list. Without one the cluster has no such guest: a list that does
-// not show that is none that [Read] returns.
+// Guest returns a guest of the list. If there is none, the cluster has no such guest, because
+// [Read] returns only complete lists.
 func (l List) Guest(id string) (Guest, bool) {
 	i, is := slices.BinarySearchFunc(l.Guests, Guest{VMID: id}, byNumber)
 	if !is {
@@ -64,10 +64,10 @@ func byNumber(a, b Guest) int {
 	return cmp.Or(len(a.VMID)-len(b.VMID), strings.Compare(a.VMID, b.VMID))
 }
 
-// Read reads a list. The error says what cannot be true: it is no list, has nothing, or names
-// something twice; a row lacks what every row has, holds a value of another type or form, or
-// contradicts itself or another row. What others may write of one guest makes that guest alone
-// unknown.
+// Read reads a list. It returns an error if the input is not a list, is empty, or names something
+// twice, or if a row lacks a required value, has a value of a wrong type or form, or contradicts
+// itself or another row. A wrong value that other people can write for one guest makes only that
+// guest unknown.
 func Read(data []byte) (List, error) {
 	var l List
 	err := rows(data, func(r row) error { return l.add(r) })
@@ -85,9 +85,9 @@ func Read(data []byte) (List, error) {
 	return l, nil
 }
 
-// Quorate reads what `pvesh get /cluster/status` says, and reports why the node's list of guests
-// may be an old one: it has no quorum. A node without a cluster needs none; one that is known to be
-// a member of a cluster has to show it.
+// Quorate reads the output of `pvesh get /cluster/status`. It returns an error if the node has no
+// quorum, because its list of guests may then be old. A node without a cluster needs no quorum. A
+// node that is known to be a member of a cluster must report the cluster.
 func Quorate(data []byte, member bool) error {
 	members, clusters := 0, []any{}
 	err := rows(data, func(r row) error {
@@ -116,7 +116,7 @@ func Quorate(data []byte, member bool) error {
 	return nil
 }
 
-// sound reports what rows say against one another.
+// sound reports contradictions between rows.
 func (l *List) sound() error {
 	for i := 1; i < len(l.Nodes); i++ {
 		if l.Nodes[i].Name == l.Nodes[i-1].Name {

@@ -43,7 +43,7 @@ func TestARecordedListIsRead(t *testing.T) {
 
 const good = `{"id":"lxc/101","type":"lxc","vmid":101,"node":"pve1","status":"running"}`
 
-func TestAListThatCannotBeTrueIsRefused(t *testing.T) {
+func TestAContradictoryListIsRefused(t *testing.T) {
 	row := func(old, new string) string { return "[" + strings.Replace(good, old, new, 1) + "]" }
 	for claim, c := range map[string]struct{ list, why string }{
 		"nothing":            {``, "no JSON list"},
@@ -241,7 +241,7 @@ func whole(rows []map[string]json.RawMessage, row map[string]json.RawMessage) bo
 		})
 }
 
-func TestANodeWithoutQuorumIsNotBelieved(t *testing.T) {
+func TestANodeWithoutQuorumIsRefused(t *testing.T) {
 	const node = `{"type":"node","id":"node/pve1","name":"pve1","online":1}`
 	for claim, c := range map[string]struct{ status, why string }{
 		"a cluster with quorum": {`[{"type":"cluster","id":"cluster","quorate":1},` + node + `]`,
@@ -265,7 +265,7 @@ func TestANodeWithoutQuorumIsNotBelieved(t *testing.T) {
 	}
 }
 
-func TestAMemberOfAClusterShowsIt(t *testing.T) {
+func TestAMemberMustReportItsCluster(t *testing.T) {
 	const node = `{"type":"node","id":"node/pve1","name":"pve1","online":1}`
 	if err := Quorate([]byte(`[`+node+`]`), true); err == nil ||
 		!strings.Contains(err.Error(), "shows no cluster") {

@@ -14,8 +14,8 @@ import (
 // maxAddrs bounds the addresses of one name.
 const maxAddrs = 16
 
-// classes are the address classes that policy knows, the most special first. What is in none of
-// them and not safe is "reserved".
+// classes are the address classes that policy knows, the most specific first. An address in none of
+// them that is not safe is "reserved".
 var classes = []struct {
 	name     string
 	prefixes []netip.Prefix
@@ -60,8 +60,7 @@ func classify(ip netip.Addr) string {
 	return "global"
 }
 
-// resolve finds every address of a host, once: those that policy sees are the only ones that may be
-// dialled.
+// resolve looks up every address of a host, once. Only addresses that policy sees may be dialled.
 func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) {
 	ip, err := netip.ParseAddr(host)
 	ips := []netip.Addr{ip}
@@ -84,9 +83,8 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 	return addrs, nil
 }
 
-// decided returns an error unless an address about to be dialled is one of those that were
-// decided, in the same class. network and address are those of net.Dialer.Control: what the kernel
-// is about to be given.
+// decided returns an error unless an address about to be dialled was decided, in the same class.
+// network and address are those of net.Dialer.Control, which the kernel receives.
 func decided(addrs []gate.Addr, network, address string, port int) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {

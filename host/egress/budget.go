@@ -26,7 +26,7 @@ func (e *Egress) price(r request) (p *Price, micros int64, err error) {
 	if len(prices) == 0 || safe(r.method) {
 		return nil, 0, nil
 	}
-	// strict: a model that is there twice could be another one to the server
+	// strict: the server could use another one of two models in the body
 	v, err := abi.Decode(r.body, len(r.body))
 	m, ok := v.(map[string]any)
 	if err != nil || !ok {

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// unusable are the classes of addresses that no configuration can mean.
+// unusable are the classes of addresses that a configuration must not name.
 var unusable = []string{"metadata", "linklocal", "multicast", "broadcast", "unspecified",
 	"reserved", "nat64"}
 
-// Client is for requests of the host itself, to an address that its operator wrote down, such as an
+// Client is for requests of the host itself, to an address that its operator configured, such as an
 // identity provider. It verifies certificates, follows no redirects, uses no proxy, keeps no
-// cookies, reads at most max_body of a body, and dials neither metadata nor link-local addresses,
-// whatever a name means by then.
+// cookies, and reads at most max_body of a body. It never dials metadata or link-local addresses,
+// even if a name resolves to one.
 func (e *Egress) Client() *http.Client {
 	d := net.Dialer{
 		Timeout: e.opts.Timeout,

@@ -11,7 +11,7 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-func TestMoneyIsTakenBeforeAndSettledAfter(t *testing.T) {
+func TestMoneyIsReservedBeforeARequestAndSettledAfterIt(t *testing.T) {
 	w := lab(t, Options{USDMicrosPerDay: 1_000_000})
 	var mu sync.Mutex // guards the following
 	status, answer, reached := 200, "", 0

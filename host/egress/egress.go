@@ -53,7 +53,7 @@ func (e *Egress) Execute(
 		limit = least(op.MaxBytes, limit, maxInline)
 	}
 	who := q.Call.Principal.ID
-	// The caller may hold room that others wait for: it is refused rather than let wait.
+	// The caller may hold slots that others wait for, so it is refused instead of waiting.
 	if !e.room.TryAcquireN(who, int(limit)) {
 		return gate.Result{}, gate.Fail("busy",
 			"other requests hold most of the %d bytes that responses may use; try again", memory)
@@ -92,7 +92,7 @@ func (e *Egress) Execute(
 	return e.result(ctx, q, op, ans)
 }
 
-// End has nothing to free: a request frees what it holds when it ends.
+// End does nothing: a request releases everything when it ends.
 func (e *Egress) End(context.Context, *gate.Call) {}
 
 func (e *Egress) timeout(op abi.HTTPRequest) time.Duration {

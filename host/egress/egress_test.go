@@ -496,7 +496,7 @@ func TestGzipIsRead(t *testing.T) {
 	}
 }
 
-func TestOptionsThatAreWrongSayWhich(t *testing.T) {
+func TestValidateNamesTheWrongOption(t *testing.T) {
 	good := Credential{Name: "c", Origins: []string{"https://a.example"}, Tools: []string{"t"},
 		Secret: "12345678"}
 	with := func(f func(*Credential)) Options {

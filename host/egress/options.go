@@ -16,7 +16,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/fair"
 )
 
-// Rate is a count of the last 60 seconds, and when there is room for one more.
+// Rate is a count of the last 60 seconds, and the time at which one more is allowed.
 type Rate struct {
 	Count int64
 	Free  time.Time

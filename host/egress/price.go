@@ -7,8 +7,8 @@ import (
 )
 
 // Price is what a model costs at an origin, in micro-dollars for a million tokens. An origin with
-// prices is metered: every request there that is not GET or HEAD must name one of its models and
-// limit its answer, so the list is also that of the models that may be used.
+// prices is metered: every request to it other than GET and HEAD must name one of the listed models
+// and limit its answer.
 type Price struct {
 	Origin string `koanf:"origin"`
 	Model  string `koanf:"model"`
@@ -42,8 +42,8 @@ func (p *Price) cost(in, out int64) int64 {
 	return int64(min(f, 1<<50))
 }
 
-// spent is what an answer cost: what the server counted, at the host's prices. An answer that
-// counts nothing cost all that was reserved.
+// spent returns the cost of an answer: the server's counts at the host's prices. An answer without
+// counts costs everything that was reserved.
 func (p *Price) spent(status int, body []byte, reserved int64) int64 {
 	if p == nil {
 		return reserved
@@ -58,8 +58,8 @@ func (p *Price) spent(status int, body []byte, reserved int64) int64 {
 	return p.cost(in, out)
 }
 
-// usage reads what OpenAI-compatible and Anthropic servers count. A count that is missing or not
-// possible is not known.
+// usage reads what OpenAI-compatible and Anthropic servers count. A missing or impossible count is
+// unknown.
 func usage(body []byte) (in, out int64, known bool) {
 	var r struct {
 		Usage struct {

@@ -58,14 +58,15 @@ func (e *Egress) check(op abi.HTTPRequest, tool string) (r request, err error) {
 	return r, nil
 }
 
-// without returns the headers without those whose canonical name drop reports.
+// without returns the headers, except those for whose canonical name drop returns true.
 func without(headers [][2]string, drop func(name string) bool) [][2]string {
 	return slices.DeleteFunc(slices.Clone(headers),
 		func(kv [2]string) bool { return drop(http.CanonicalHeaderKey(kv[0])) })
 }
 
-// next is the operation that a redirect leads to, or false when the answer is the redirect itself:
-// it was not asked to be followed, or it would carry a body to another origin.
+// next returns the operation to which a redirect leads. It returns false if the answer is the
+// redirect itself, because the request did not ask to follow it, or because it would send a body to
+// another origin.
 func next(
 	op abi.HTTPRequest, from target, status int, location string,
 ) (abi.HTTPRequest, bool, error) {

@@ -76,7 +76,7 @@ func TestMetadataAddressesInAllSpellings(t *testing.T) {
 	}
 }
 
-func TestNamesOfManyAddressesShowAllOfThem(t *testing.T) {
+func TestEveryAddressOfANameIsResolved(t *testing.T) {
 	ips := []netip.Addr{netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("::ffff:1.1.1.1"),
 		netip.MustParseAddr("10.0.0.1")}
 	e := &Egress{

@@ -12,9 +12,8 @@ import (
 	"strings"
 )
 
-// Credential is a secret that a plugin can name and never sees. The host adds it after the
-// decision, to requests of the named tools to the named origins, and takes it out of what comes
-// back.
+// Credential is a secret that a plugin can name but not read. The host adds it after the decision,
+// to requests of the named tools to the named origins, and removes it from responses.
 type Credential struct {
 	Name string `koanf:"name"`
 	// such as https://api.example.com, with the port when it is not the scheme's own
@@ -28,8 +27,8 @@ type Credential struct {
 	origins []string
 }
 
-// minSecret is the length in bytes below which taking a secret out of a response would take out
-// ordinary text.
+// minSecret is the minimum length of a secret in bytes. Removing a shorter one from a response
+// would remove ordinary text.
 const minSecret = 8
 
 // ready returns c with its defaults.

@@ -42,7 +42,7 @@ type answer struct {
 	body     []byte
 }
 
-// send makes one request on a connection of its own. sent reports that the server may have read it.
+// send makes one request on a new connection. sent reports whether the server may have read it.
 func (e *Egress) send(
 	ctx context.Context, r request, limit int64,
 ) (a answer, sent bool, err error) {
@@ -156,7 +156,7 @@ func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) erro
 	return op
 }
 
-// unread is the error for an answer whose body was not read; the fate of the request is known.
+// unread is the error for an answer whose body was not read; the outcome of the request is known.
 func (e *Egress) unread(ctx context.Context, r request, status int, err error) error {
 	code, why := "body", e.said(err)
 	switch {
@@ -169,7 +169,8 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 		r.origin(), status, why)
 }
 
-// said returns an error's text as the plugin may see it: the text can hold what the server sent.
+// said returns an error's text in the form that the plugin may see, because the text can contain
+// what the server sent.
 func (e *Egress) said(err error) string {
 	b := e.scrub([]byte(err.Error()))
 	return strings.ToValidUTF8(string(b[:min(len(b), maxSaid)]), "\uFFFD")

@@ -18,7 +18,8 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// methods are those that a site can list. GET and HEAD are green, so they must stay what they say.
+// methods are the methods that a site can list. GET and HEAD are green, so nothing may override
+// them.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
 	http.MethodPatch, http.MethodDelete}
 
@@ -30,12 +31,12 @@ var (
 	// resolvers.
 	hostForm = regexp.MustCompile(
 		`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	// What frames a request or steers a proxy is the host's; a method that hides in a header would
-	// not be the one that was decided.
+	// Only the host sets headers that frame a request or control a proxy. A method in a header
+	// would not be the one that was decided.
 	forbidden = strings.Fields(`Host Connection Content-Length Transfer-Encoding Te Trailer Upgrade
 		Keep-Alive Expect Accept-Encoding X-Http-Method X-Http-Method-Override X-Method-Override
 		X-Forwarded-Method X-Original-Method X-Original-Url X-Rewrite-Url`)
-	// What goes along to another origin.
+	// The headers that are also sent to another origin.
 	harmless = []string{"Accept", "Accept-Language", "User-Agent"}
 )
 
@@ -54,7 +55,7 @@ func (t target) origin() string {
 	return fmt.Sprintf("%s://%s:%d", t.Scheme, host, t.port)
 }
 
-// parseURL accepts a URL only in the form that has one meaning to everybody.
+// parseURL accepts a URL only in the form that every parser reads in the same way.
 func parseURL(s string) (t target, err error) {
 	if len(s) > maxURL ||
 		strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {

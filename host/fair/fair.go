@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// Shares is a number of slots of which each principal may hold a part. Waiters are served in fair
+// Shares is a number of slots. Each principal may hold a part of them. Waiters are served in fair
 // order: the principal that holds the fewest slots first, then the one served longest ago. One
-// principal's waiters are served in the order in which they came. A slot can stand for a call, a
+// principal's waiters are served in the order in which they came. A slot can represent a call, a
 // connection or a byte. The zero value has no slots. Shares is safe for concurrent use.
 type Shares struct {
 	mu    sync.Mutex // guards the following
@@ -88,10 +88,10 @@ func (s *Shares) Acquire(ctx context.Context, principal string) error {
 	return context.Cause(ctx)
 }
 
-// Release gives one slot back.
+// Release returns one slot.
 func (s *Shares) Release(principal string) { s.ReleaseN(principal, 1) }
 
-// ReleaseN gives n slots back. It panics if the principal does not hold as many.
+// ReleaseN returns n slots. It panics if the principal holds fewer.
 func (s *Shares) ReleaseN(principal string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -137,7 +137,7 @@ func TestAWaiterThatGivesUpHoldsNothing(t *testing.T) {
 	})
 }
 
-func TestReleaseOfWhatIsNotHeldPanics(t *testing.T) {
+func TestReleaseWithoutASlotPanics(t *testing.T) {
 	s := New(2, 2)
 	s.ReleaseN("a", 0)
 	s.TryAcquire("a")

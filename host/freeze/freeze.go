@@ -1,5 +1,5 @@
-// Package freeze keeps the list of what is frozen, as files that all processes of a host share. A
-// list of all hosts may stand beside it. It decides nothing: policy does, from the list.
+// Package freeze stores the list of freezes, as files that all processes of a host share. A list of
+// all hosts can be added to it. The package decides nothing; policy decides from the list.
 package freeze
 
 import (
@@ -51,8 +51,8 @@ type List struct {
 // In returns the list of the state directory. The directory need not exist.
 func In(state string) List { return List{dir: filepath.Join(state, "frozen")} }
 
-// With returns the list of the state directory and of all hosts: what either has is frozen. What is
-// added goes to all hosts, and what is removed leaves both.
+// With returns the union of the state directory's list and the list of all hosts. It adds freezes
+// to the list of all hosts, and removes them from both.
 func (l List) With(s Shared) List { return List{l.dir, s} }
 
 // file returns the path for a freeze. Names are digests, since a principal's id may hold anything.
@@ -108,8 +108,8 @@ func (l List) sync() error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// All returns the freezes in the order of their files. One whose file cannot be read has the kind
-// "?": policy knows no such kind and takes it for a freeze of everything.
+// All returns the freezes in the order of their files. A freeze whose file cannot be read has the
+// kind "?". Policy does not know this kind, and treats it as a freeze of everything.
 func (l List) All(ctx context.Context) ([]Freeze, error) {
 	all := []Freeze{}
 	if l.shared != nil {

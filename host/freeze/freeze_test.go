@@ -43,7 +43,7 @@ func TestProcessesShareTheList(t *testing.T) {
 }
 
 // What cannot be read has no kind that policy knows, which freezes everything.
-func TestWhatCannotBeReadFreezesEverything(t *testing.T) {
+func TestUnreadableFilesFreezeEverything(t *testing.T) {
 	for name, put := range map[string]func(file string) error{
 		"broken": func(f string) error { return os.WriteFile(f, []byte("{"), 0o600) },
 		"other name": func(f string) error {

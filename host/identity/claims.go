@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// skew is how far a clock of the provider may be ahead. After its end no token is accepted.
+// skew is how far the provider's clock may be ahead. A token is never accepted after its expiry.
 const skew = time.Minute
 
-// meant returns an error unless the claims are those of an access token of this issuer for this
-// host. The signature may not have been checked yet.
+// meant returns an error unless the claims belong to an access token of this issuer for this host.
+// The signature may not be checked yet.
 func (o OIDC) meant(claims map[string]any, now time.Time) error {
 	if iss, _ := claims["iss"].(string); iss != o.Issuer {
 		return fmt.Errorf("the token is of issuer %.100q, not of %q (identity.oidc.issuer)", iss,
@@ -42,9 +42,9 @@ func (o OIDC) meant(claims map[string]any, now time.Time) error {
 	return o.client(claims)
 }
 
-// access returns an error for what the provider signed for another use than to be shown here.
+// access returns an error for a token that the provider signed for another use.
 func access(claims map[string]any) error {
-	// at_hash tells nothing: Dex puts it into access tokens too.
+	// at_hash proves nothing, because Dex also puts it into access tokens.
 	for _, k := range []string{"c_hash", "s_hash", "events", "cnf"} {
 		if _, there := claims[k]; there {
 			return fmt.Errorf("with claim %s it is an ID token, an event or bound to a key, and "+
@@ -61,8 +61,8 @@ func access(claims map[string]any) error {
 	return nil
 }
 
-// client returns an error unless each claim that names the token's OAuth client names one of
-// Clients, and there is one.
+// client returns an error unless at least one claim names the token's OAuth client, and each such
+// claim names one of Clients.
 func (o OIDC) client(claims map[string]any) error {
 	if len(o.Clients) == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (o OIDC) client(claims map[string]any) error {
 	return nil
 }
 
-// claimed returns the principal and the roles that the claims give.
+// claimed returns the principal and the roles in the claims.
 func (o OIDC) claimed(claims map[string]any) (id string, roles []string, err error) {
 	if id, err = o.principal(claims); err != nil {
 		return "", nil, err

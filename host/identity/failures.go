@@ -17,7 +17,7 @@ const (
 	maxRemembered = 10_000
 )
 
-// address is the other end of the connection; what headers say about it does not count.
+// address is the other end of the connection. Headers do not change it.
 func address(r *http.Request) netip.Addr {
 	ap, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

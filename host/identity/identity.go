@@ -78,8 +78,8 @@ func (o Options) Validate() error {
 	return o.OIDC.validate()
 }
 
-// Configured returns the principal with this id as the configuration describes it. To policy, no
-// roles mean that nothing narrows the roles that the site gives.
+// Configured returns the principal with this id as the configuration describes it. A principal
+// without roles has all roles that the site grants.
 func (o Options) Configured(id string) gate.Principal {
 	p := gate.Principal{ID: id, Roles: []string{}, Auth: "config"}
 	for _, listed := range o.Principals {
@@ -90,9 +90,9 @@ func (o Options) Configured(id string) gate.Principal {
 	return p
 }
 
-// narrowed returns the principal with this id, with those of the roles that its credential names
-// which its entry in the configuration has too. claimed is nil when the credential names none. A
-// credential whose roles are all taken away is an error, since no roles would mean all of them.
+// narrowed returns the principal with this id, with the roles that both its credential and its
+// entry in the configuration name. claimed is nil if the credential names none. If no role is left,
+// narrowed returns an error, because no roles would mean all of them.
 func (o Options) narrowed(id, auth string, claimed []string) (gate.Principal, error) {
 	if id == reserved {
 		return gate.Principal{}, fmt.Errorf("%s is the host itself, and no caller", id)
@@ -153,10 +153,10 @@ func New(o Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Authenticates reports whether HTTP callers have to prove who they are.
+// Authenticates reports whether HTTP callers must authenticate.
 func (v *Verifier) Authenticates() bool { return v.tokens != nil || v.oidc != nil }
 
-// caller is what Middleware found out about a request.
+// caller is the result of Middleware for a request.
 type caller struct {
 	gate.Principal
 	header []string // Authorization, as it came
@@ -174,8 +174,8 @@ func (v *Verifier) Principal(ctx context.Context) (gate.Principal, bool) {
 }
 
 // Current returns an error unless the credential of the request that ctx belongs to still proves
-// the principal and roles that Middleware found: its token was revoked or removed, or cannot be
-// read. A call that began before its token expired stays current until it ends.
+// the principal and roles that Middleware found. It does not if the token was revoked or removed,
+// or cannot be read. A call that began before its token expired stays current until it ends.
 func (v *Verifier) Current(ctx context.Context) error {
 	c, ok := ctx.Value(key{}).(caller)
 	if !ok {
@@ -191,8 +191,8 @@ func (v *Verifier) Current(ctx context.Context) error {
 	return err
 }
 
-// Admitted returns an error unless a new request with the credential of the request that ctx
-// belongs to would be let in now.
+// Admitted returns an error unless a new request with the same credential as the request of ctx
+// would be accepted now.
 func (v *Verifier) Admitted(ctx context.Context) error {
 	c, ok := ctx.Value(key{}).(caller)
 	if !ok {
@@ -205,9 +205,9 @@ func (v *Verifier) Admitted(ctx context.Context) error {
 	return err
 }
 
-// Middleware lets only known callers through. Others get 401, whatever was wrong, or 429 after too
-// many failures from one address, 403 when a scope is missing, and 503 when tokens cannot be
-// checked.
+// Middleware passes on only requests of authenticated callers. It answers others with 401,
+// regardless of the reason; with 429 after too many failures from one address; with 403 if a scope
+// is missing; and with 503 if tokens cannot be checked.
 func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := v.identify(r)
@@ -242,8 +242,8 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// challenge is the WWW-Authenticate header: what the request lacks, and where a client learns how
-// to get it.
+// challenge returns the WWW-Authenticate header: what the request lacks, and where a client finds
+// out how to get it.
 func (v *Verifier) challenge(wrong string) string {
 	c := `Bearer realm="caponier"`
 	if wrong != "" {
@@ -267,7 +267,8 @@ func (v *Verifier) identify(r *http.Request) (caller, error) {
 	}
 	from, header := address(r), r.Header["Authorization"]
 	c, err := v.bearer(r.Context(), header, from)
-	// Failures never shut out a good token of the same address: guessing 256 bits needs no limit.
+	// Failures never lock out a valid token from the same address, because guessing 256 bits needs
+	// no limit.
 	theirs := !errors.Is(err, errUnreadable) || errors.Is(err, errOften)
 	if err != nil && theirs && len(header) > 0 && v.fails.tooMany(from) {
 		return caller{}, errTooMany
@@ -275,7 +276,7 @@ func (v *Verifier) identify(r *http.Request) (caller, error) {
 	return c, err
 }
 
-// bearer checks a token of this host, which its first characters tell, or of the provider.
+// bearer checks a token of this host, which has a known prefix, or of the provider.
 func (v *Verifier) bearer(
 	ctx context.Context, header []string, from netip.Addr,
 ) (c caller, err error) {

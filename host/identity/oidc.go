@@ -32,9 +32,9 @@ const (
 
 var errOften = errors.New("the provider was asked too often")
 
-// provider verifies the tokens of one issuer. It finds the issuer's keys at the first token, so
-// that a host starts while its provider is down, and anew after freshKeys, so that a key that the
-// provider withdrew is forgotten.
+// provider verifies the tokens of one issuer. It fetches the issuer's keys at the first token, so
+// that a host can start while its provider is down. It fetches them again after freshKeys, so that
+// it forgets a key that the provider withdrew.
 type provider struct {
 	OIDC
 	client *http.Client
@@ -63,8 +63,8 @@ func newProvider(o OIDC, client *http.Client, now func() time.Time) *provider {
 	return &provider{OIDC: o, client: &bounded, now: now}
 }
 
-// polite bounds how often tokens with made-up key ids make this host ask the provider, and how much
-// it answers. Whoever asks for keys, all callers get them.
+// polite limits how often tokens with forged key ids make this host contact the provider, and the
+// size of the answer. All callers share the fetched keys.
 type polite struct {
 	next       http.RoundTripper
 	keys, find *rate.Limiter
@@ -88,7 +88,8 @@ func (p *polite) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// ready returns the verifier. While the provider cannot be reached, it is the last one, for a time.
+// ready returns the verifier. While the provider cannot be reached, it returns the last one, for a
+// limited time.
 func (p *provider) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	began := time.Now()
 	p.mu.Lock()
@@ -132,8 +133,8 @@ func (p *provider) find(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 		SupportedSigningAlgs: p.Algorithms}), nil
 }
 
-// check returns the id and roles that a token proves; roles are nil without RolesClaim. What the
-// token's form already forbids is refused before the provider's keys are needed.
+// check returns the id and roles that a token proves; roles are nil without RolesClaim. It refuses
+// a token of a wrong form before it needs the provider's keys.
 func (p *provider) check(ctx context.Context, raw string) (id string, roles []string, err error) {
 	claims, err := p.parse(raw)
 	if err != nil {
@@ -152,8 +153,8 @@ func (p *provider) check(ctx context.Context, raw string) (id string, roles []st
 	return p.claimed(claims)
 }
 
-// unverified tells an answer that the provider did not give from a signature that is wrong. The
-// library wraps neither.
+// unverified distinguishes a missing answer of the provider from a wrong signature. The library
+// wraps neither.
 func unverified(err error) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, errOften.Error()):

@@ -18,27 +18,27 @@ type OIDC struct {
 	// what tokens must name one of as their audience: the URL of this host's /mcp, unless Resource
 	// is set. One may stand as a text.
 	Audience []string `koanf:"audience" single:"true"`
-	// the URL of this host's /mcp as callers know it, when the provider's audience is no URL, or
-	// there are several; "" is the one Audience
+	// the URL of this host's /mcp as callers know it, if the audience is not a URL, or there are
+	// several; "" means the one Audience
 	Resource   string   `koanf:"resource"`
 	Algorithms []string `koanf:"algorithms"` // of signatures; none for RS256, ES256, EdDSA
 	// the claim that holds the principal's id, or its path with dots; "" is sub
 	IDClaim string `koanf:"id_claim"`
-	// who the values of IDClaim are, to the letter. With any, no other value is let in; with none,
-	// the value itself is the principal's id.
+	// maps exact values of IDClaim to principals. If it has entries, all other values are refused;
+	// if it has none, the value itself is the principal's id.
 	Callers []OIDCCaller `koanf:"callers"`
-	// the OAuth clients whose tokens are accepted, as azp, client_id, appid or cid names them; none
+	// the OAuth clients whose tokens are accepted, as named by azp, client_id, appid or cid; empty
 	// for every client of the provider
 	Clients []string `koanf:"clients"`
 	// the claim that lists roles, or its path with dots, such as realm_access.roles. A token
 	// without a role in it is refused. "" means that tokens do not narrow roles.
 	RolesClaim string   `koanf:"roles_claim"`
 	Scopes     []string `koanf:"scopes"` // that every token must have
-	// the scopes that clients are told to ask the provider for; none for Scopes
+	// the scopes that clients must request from the provider; empty for Scopes
 	AskScopes []string `koanf:"ask_scopes"`
 }
 
-// OIDCCaller says which principal a value of the id claim is.
+// OIDCCaller maps a value of the id claim to a principal.
 type OIDCCaller struct {
 	Claim     string `koanf:"claim"`
 	Principal string `koanf:"principal"`
@@ -48,8 +48,8 @@ var algorithms = strings.Fields("RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384
 
 const wellKnown = "/.well-known/oauth-protected-resource"
 
-// plainForm is that of audiences, scopes, clients and values of claims in the configuration. No
-// letter in it looks like another that is not in it.
+// plainForm is the form of audiences, scopes, clients and values of claims in the configuration. It
+// contains only characters that cannot be confused with others.
 var (
 	plainForm = regexp.MustCompile(`^[!-~]{1,256}$`)
 	scopeForm = regexp.MustCompile(`^[!#-\[\]-~]{1,256}$`) // RFC 6749, 3.3
@@ -139,7 +139,7 @@ func (o OIDC) resource() string {
 	return cmp.Or(o.Resource, o.Audience[0])
 }
 
-// asked returns the scopes that clients are told to ask for, or nil.
+// asked returns the scopes that clients must request, or nil.
 func (o OIDC) asked() []string {
 	if len(o.AskScopes) > 0 {
 		return o.AskScopes

@@ -37,7 +37,7 @@ type Token struct {
 	LastUsed  time.Time `json:"last_used,omitzero"` // to the minute; filled in by List
 }
 
-// Kept keeps tokens for several hosts.
+// Kept stores tokens for several hosts.
 type Kept interface {
 	// KeptTokens returns the token with this prefix, or none; with "" all.
 	KeptTokens(ctx context.Context, prefix string) ([]Token, error)
@@ -245,7 +245,7 @@ func writeTokens(all []Token) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// keep changes the token with the prefix where it is kept.
+// keep changes the stored token with the prefix.
 func (t *Tokens) keep(prefix string, edit func([]Token) ([]Token, error)) error {
 	all, err := t.read(context.Background(), prefix)
 	if err == nil {
@@ -292,8 +292,8 @@ func (t *Tokens) change(prefix string, edit func([]Token) ([]Token, error)) erro
 
 func digest(secret string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(secret))) }
 
-// check finds a token and whether it is valid at a time. The error says what was wrong, for the
-// log; callers learn only that something was.
+// check finds a token and reports whether it is valid at a time. The error has the reason, for the
+// log. Callers must not see the reason.
 func (t *Tokens) check(
 	ctx context.Context, secret string, from netip.Addr, at time.Time,
 ) (Token, error) {
@@ -325,8 +325,8 @@ func (t *Tokens) check(
 
 func (t *Tokens) usedPath(prefix string) string { return filepath.Join(t.Path+".used", prefix) }
 
-// used notes a use in the time of a file, at most once a minute, so that the token file is not
-// rewritten for it.
+// used records a use in the modification time of a file, at most once a minute, so that the token
+// file does not change.
 func (t *Tokens) used(tok Token, now time.Time) error {
 	prefix := tok.Prefix
 	if t.Kept != nil {
@@ -352,7 +352,7 @@ func (t *Tokens) used(tok Token, now time.Time) error {
 	return errors.Join(f.Close(), os.Chtimes(path, now, now))
 }
 
-// reserved is the id of the host itself, as which no caller comes in.
+// reserved is the id of the host itself. No caller can have it.
 const reserved = "host"
 
 var idForm = regexp.MustCompile(`^[a-z0-9][a-z0-9._@-]{0,63}$`)

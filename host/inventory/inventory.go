@@ -1,4 +1,4 @@
-// Package inventory keeps what clusters say of their guests, for policy to decide on.
+// Package inventory caches what clusters report about their guests, as facts for policy.
 package inventory
 
 import (
@@ -21,8 +21,8 @@ const (
 	spacing  = 2 * time.Second  // between the beginnings of two reads of a cluster
 )
 
-// Inventory keeps one list for each cluster, and reads it again where a decision asks for what is
-// newer, or for a guest that it does not have. Its methods may be called concurrently.
+// Inventory keeps one list for each cluster. It reads a list again if a decision needs a newer one,
+// or a guest that is not in it. Its methods may be called concurrently.
 type Inventory struct {
 	// Call makes a call of a tool as the host. It must not be nil.
 	Call func(ctx context.Context, tool string, args any) gate.Answer
@@ -33,7 +33,7 @@ type Inventory struct {
 	wait func(time.Duration) // nil: time.Sleep
 }
 
-// kept is what is known of a cluster, guarded by the inventory's mu.
+// kept is the cached state of a cluster, guarded by the inventory's mu.
 type kept struct {
 	list  cluster.List
 	asked time.Time // when the list was asked for; zero: never
@@ -43,17 +43,17 @@ type kept struct {
 	began      time.Time // when the last read began
 }
 
-// reading is one read of a cluster, for everybody who waits for it.
+// reading is one read of a cluster, shared by all callers that wait for it.
 type reading struct {
 	began time.Time     // perhaps soon
 	done  chan struct{} // closed when err is set
 	err   error
 }
 
-// Guests returns what the question's cluster says of the guests that its decision lacks, and of
-// those that its call names. A guest that is not there has no kind; that is said only of a list
-// that was asked for after the question came. The result is nil where the cluster could not be
-// read, which the log says.
+// Guests returns the facts of the question's cluster about the guests that its decision lacks, and
+// about those that its call names. A guest that does not exist has no kind; Guests reports this
+// only from a list that was requested after the question arrived. It returns nil and logs the error
+// if the cluster could not be read.
 func (v *Inventory) Guests(ctx context.Context, q gate.Question, d gate.Decision) (
 	facts map[string]gate.Guest) {
 	on, err := placeOf(q)
@@ -79,8 +79,8 @@ func (v *Inventory) Guests(ctx context.Context, q gate.Question, d gate.Decision
 	return facts
 }
 
-// configs reads the configurations of those of these guests of which none was read since the list
-// of their cluster. What cannot be read stays unknown, which the log says.
+// configs reads the configurations of these guests, unless they were read since the list of their
+// cluster. If one cannot be read, it stays unknown, and configs logs the error.
 func (v *Inventory) configs(ctx context.Context, q gate.Question, on place, ids []string) {
 	v.mu.Lock()
 	k := v.kept[on.cluster]
@@ -116,8 +116,8 @@ func (v *Inventory) configs(ctx context.Context, q gate.Question, on place, ids 
 	all.Wait()
 }
 
-// Decider decides with what is known of the guests that a call names, however old: policy says
-// whether it is too old. It waits for nothing.
+// Decider decides with the cached facts of the guests that a call names. Policy checks their age.
+// Decider never waits.
 func (v *Inventory) Decider(next gate.Decider) gate.Decider { return decider{next, v} }
 
 type decider struct {
@@ -136,7 +136,8 @@ func (d decider) Decide(ctx context.Context, q gate.Question) (gate.Decision, er
 	return d.Decider.Decide(ctx, q)
 }
 
-// known are those of these guests that the list of the cluster has, nil without a list.
+// known returns these guests as far as the list of the cluster contains them, or nil without a
+// list.
 func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
 	k := v.kept[on.cluster]
 	if k == nil || k.asked.IsZero() {
@@ -157,8 +158,8 @@ func (v *Inventory) fact(g cluster.Guest, k *kept) gate.Guest {
 		AgeS: int64((v.age(k) + time.Second - 1) / time.Second)}
 }
 
-// age is how old the list is: by the monotonic clock or the wall clock, whichever says more. The
-// first stands still while the machine sleeps, the second may be set back.
+// age returns the age of the list, by the monotonic clock or the wall clock, whichever is greater.
+// The monotonic clock stops while the machine sleeps, and the wall clock can be set back.
 func (v *Inventory) age(k *kept) time.Duration {
 	now := v.Now()
 	return max(now.Sub(k.asked), now.Round(0).Sub(k.asked.Round(0)))
@@ -170,7 +171,7 @@ type place struct {
 	nodes   []string
 }
 
-// placeOf returns the cluster whose guests a question names by their numbers: that of the node of
+// placeOf returns the cluster whose guests a question names by number: the cluster of the node of
 // an operation, or of the nodes of a call.
 func placeOf(q gate.Question) (place, error) {
 	var on place
@@ -262,8 +263,9 @@ func (v *Inventory) join(ctx context.Context, on place, d gate.Decision, arrived
 	return k.reading, false
 }
 
-// read asks the nodes of a cluster, one after the other, until one tells. It begins later, so that
-// nobody can keep a cluster being read: whoever asks until then waits for this read.
+// read asks the nodes of a cluster, one after the other, until one answers. It starts after a
+// delay, so that callers cannot cause continuous reads. Callers that arrive during the delay share
+// this read.
 func (v *Inventory) read(ctx context.Context, on place, k *kept, later time.Duration) {
 	if wait := v.wait; wait != nil {
 		wait(later)

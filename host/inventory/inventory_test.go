@@ -125,7 +125,7 @@ func TestAGuestWhoseNodeSentNothingIsLookedForAgain(t *testing.T) {
 
 // A number that no guest has is never answered from what is known: whoever names such numbers has
 // the cluster read once in two seconds, with whoever asks until then.
-func TestNobodyKeepsAClusterBeingRead(t *testing.T) {
+func TestCallersCannotCauseContinuousReads(t *testing.T) {
 	w, v := newWorld("105")
 	waits, begin := make(chan time.Duration, 99), make(chan struct{})
 	v.wait = func(d time.Duration) {
@@ -164,7 +164,7 @@ func asleep(t time.Time, d time.Duration) time.Time {
 }
 
 // Go's monotonic clock stands still while the machine sleeps, and the wall clock can be set back.
-func TestAListAgesByTheClockThatSaysMore(t *testing.T) {
+func TestAListAgesByTheFasterClock(t *testing.T) {
 	_, v := newWorld()
 	start := time.Now()
 	for claim, now := range map[string]time.Time{
@@ -178,7 +178,7 @@ func TestAListAgesByTheClockThatSaysMore(t *testing.T) {
 	}
 }
 
-func TestWhoeverWaitsSharesOneRead(t *testing.T) {
+func TestWaitersShareOneRead(t *testing.T) {
 	w, v := newWorld("105")
 	w.hold = make(chan struct{})
 	var all sync.WaitGroup
@@ -289,7 +289,7 @@ func (d deciding) Decide(_ context.Context, q gate.Question) (gate.Decision, err
 	return d(q), nil
 }
 
-func TestADecisionGetsWhatIsKnownWithoutARead(t *testing.T) {
+func TestDecisionsUseCachedFactsWithoutARead(t *testing.T) {
 	w, v := newWorld("105")
 	var seen map[string]gate.Guest
 	d := v.Decider(deciding(func(q gate.Question) gate.Decision {

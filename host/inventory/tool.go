@@ -21,7 +21,7 @@ const (
 	maxBytes = 4 << 20          // of the list of a large cluster
 )
 
-// Tool reads what the cluster of "node" says of its guests and nodes.
+// Tool reads the guests and nodes of the cluster of "node".
 var Tool = native.Tool{Name: toolName, Imports: []string{"ssh_exec"}, Budget: budget, Do: read,
 	Commands: []string{"pvesh get /cluster/resources", "pvesh get /cluster/status"},
 	Runs:     "pvesh get /cluster/status and /cluster/resources",
@@ -32,7 +32,7 @@ var Tool = native.Tool{Name: toolName, Imports: []string{"ssh_exec"}, Budget: bu
 			LocalPaths: []string{}}, nil
 	}}
 
-// read asks for the quorum first: a node that has lost it still answers, with what it knew then.
+// read checks the quorum first, because a node without quorum still answers with old values.
 func read(ctx context.Context, r *gate.Running) (any, error) {
 	status, err := get(ctx, r, "/cluster/status")
 	if err == nil {

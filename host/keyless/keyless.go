@@ -1,9 +1,10 @@
-// Package keyless asks the program caponier-keyless whose certificate signed a module.
+// Package keyless asks the program caponier-keyless for the identity in the certificate that signed
+// a module.
 //
-// What verifies certificates and transparency logs is a program of its own (docs/rationale.md), so
-// that the host has no part of it. It gets all that it reads on its standard input, has no
-// environment, and is killed when its time is over. Its word is only whose identity it is: whether
-// that identity may sign is for the site's policy (core/trust.rego).
+// A separate program verifies certificates and transparency logs (docs/rationale.md), so that the
+// host contains none of that code. It reads everything from standard input, has no environment, and
+// is killed after its time limit. It only returns an identity. The site's policy decides whether
+// that identity may sign (core/trust.rego).
 package keyless
 
 import (
@@ -29,13 +30,13 @@ const (
 	patience  = 30 * time.Second
 )
 
-// Options says what verifies keyless signatures. The zero value verifies none.
+// Options name the program that verifies keyless signatures. The zero value verifies none.
 type Options struct {
 	Program     string `koanf:"program" path:"true"`
 	TrustedRoot string `koanf:"trusted_root" path:"true"` // a trusted_root.json of Sigstore
 }
 
-// Identity is for whom a certificate was issued, as OpenID Connect names it.
+// Identity is the OpenID Connect identity for which a certificate was issued.
 type Identity struct {
 	Issuer  string // URL
 	Subject string // the subject alternative name: a URL, an address
@@ -66,8 +67,8 @@ type answer struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// Identity returns who signed, by the certificate in a Sigstore bundle, what has the digest
-// (sha256:…). The files that it reads must be trusted (package trusted).
+// Identity returns the identity that signed the digest (sha256:…), according to the certificate in
+// a Sigstore bundle. The files that it reads must be trusted (package trusted).
 func (o Options) Identity(ctx context.Context, bundle []byte, digest string) (Identity, error) {
 	if o.Program == "" {
 		return Identity{}, errors.New("the bundle is keyless, and there is no program that " +

@@ -51,7 +51,7 @@ echo '{"issuer":"https://i","subject":"s"}'`, dir, dir))
 	}
 }
 
-func TestAnAnswerThatIsNoneIsRefused(t *testing.T) {
+func TestMalformedAnswersAreRefused(t *testing.T) {
 	for _, c := range []struct{ what, script, want string }{
 		{"a refusal", `printf %s '{"error":"no\u001b[31m such\nlog"}'`, "no such log"},
 		{"an identity with a refusal", `echo '{"issuer":"i","subject":"s","error":"but"}'`, "but"},
@@ -92,7 +92,7 @@ func TestAProgramThatHangsIsKilledWithItsCaller(t *testing.T) {
 	}
 }
 
-func TestWhatOthersCanChangeVerifiesNothing(t *testing.T) {
+func TestFilesThatOthersCanChangeAreNotUsed(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		change func(*Options)

@@ -17,8 +17,8 @@ import (
 
 // Book keeps leases for all hosts. Its clock is one for all of them.
 type Book interface {
-	// TakeLease takes a lease for a time, with a fencing number above all before. While another
-	// has it, fence is 0 and holder says who.
+	// TakeLease takes a lease for a time, with a fencing number above all earlier ones. While
+	// another process holds it, fence is 0, and holder names that process.
 	TakeLease(ctx context.Context, name, by string, ttl time.Duration) (fence int64,
 		holder string, err error)
 	// RenewLease makes a lease last for the time from now on. Once it has expired, or another
@@ -28,12 +28,12 @@ type Book interface {
 	EndLease(ctx context.Context, name string, fence int64) error
 }
 
-// ErrLost is the error of a lease that is another's by now, or nobody's.
+// ErrLost is the error of a lease that has expired, or that another process holds.
 var ErrLost = errors.New("the lease has expired, or another host has it")
 
-// Executor executes red operations, and those above green of red calls, while it has the leases of
-// their guests. An operation whose lease cannot be renewed is ended, and its outcome is unknown.
-// All others pass through.
+// Executor executes red operations, and operations above green of red calls, while it holds the
+// leases of their guests. If it cannot renew a lease, it ends the operation, and the outcome is
+// unknown. All other operations pass through.
 type Executor struct {
 	gate.Executor
 	Book Book
@@ -119,8 +119,8 @@ func (e *Executor) ttl() time.Duration {
 	return e.TTL
 }
 
-// take waits until the lease is free. It returns since when it has it, at the earliest. The error
-// says that nothing was done.
+// take waits until the lease is free. It returns the earliest time from which it holds the lease.
+// If it returns an error, nothing was done.
 func (e *Executor) take(ctx context.Context, q gate.Question, name string) (fence int64,
 	began time.Time, err error) {
 	wait := e.Wait

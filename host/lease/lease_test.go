@@ -195,7 +195,7 @@ func TestALongOperationKeepsItsLease(t *testing.T) {
 
 // A host that cannot renew its lease ends its operation before another host can have the lease, and
 // says that the outcome is unknown.
-func TestWithoutItsLeaseAnOperationEnds(t *testing.T) {
+func TestAnOperationEndsWhenItsLeaseIsLost(t *testing.T) {
 	for name, lose := range map[string]func(*book){
 		"the store is away": func(b *book) { b.set(errors.New("the store is away")) },
 		"another has it": func(b *book) {

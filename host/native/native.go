@@ -15,7 +15,7 @@ import (
 // calls. Core policy has a table of what they may do.
 const Host = "host"
 
-// Tool is a tool of the host itself. Nobody else can call it.
+// Tool is a tool of the host itself. Only the host can call it.
 type Tool struct {
 	Name     string
 	Runs     string   // one line: what it does on the node
@@ -24,7 +24,7 @@ type Tool struct {
 	Budget   time.Duration
 	// Targets returns what a call with these arguments acts on.
 	Targets func(args map[string]any) (gate.Targets, error)
-	// Do does the work. It acts through r.Operate alone, on the arguments that were decided. The
+	// Do does the work. It acts only through r.Operate, on the arguments that were decided. Its
 	// result is the call's output.
 	Do func(ctx context.Context, r *gate.Running) (result any, err error)
 }

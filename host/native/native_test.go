@@ -72,7 +72,7 @@ var broom = Tool{Name: "broom", Imports: []string{"discard"}, Budget: time.Minut
 		return "swept", err
 	}}
 
-func TestACallOfTheHostIsDecidedAndJournaledAsAnyOther(t *testing.T) {
+func TestACallOfTheHostIsDecidedAndJournaledLikeAnyOther(t *testing.T) {
 	w := &world{allow: true}
 	r, door := w.open(broom)
 	a := r.Call(t.Context(), door, "broom", map[string]any{"node": "pve2", "path": "/tmp/x"})

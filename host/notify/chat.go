@@ -38,7 +38,7 @@ func (c chat) send(ctx context.Context, n Notice) error {
 	return do(req)
 }
 
-// slack is an incoming webhook (docs.slack.dev, Block Kit). A plain_text object is no markup.
+// slack is an incoming webhook (docs.slack.dev, Block Kit). A plain_text object contains no markup.
 func slack(n Notice) object {
 	blocks := []object{{"type": "section", "text": object{"type": "plain_text",
 		"text": n.text(), "emoji": false}}}
@@ -50,7 +50,7 @@ func slack(n Notice) object {
 		"unfurl_media": false}
 }
 
-// teams is a workflow's webhook, which takes Adaptive Cards. A TextRun is no Markdown.
+// teams is a workflow's webhook, which takes Adaptive Cards. A TextRun contains no Markdown.
 func teams(n Notice) object {
 	card := object{"$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
 		"type": "AdaptiveCard", "version": "1.4", "body": []object{{"type": "RichTextBlock",

@@ -42,7 +42,7 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9 ,()-]*$`)
 // spoken keeps an id, which its provider may let a person choose, from being a link or a mention.
 var spoken = strings.NewReplacer("@", " at ", ".", " dot ")
 
-// text says it in a sentence, without the link.
+// text returns the message as a sentence, without the link.
 func (n Notice) text() string {
 	on := ""
 	if n.Target != "" && len(n.Target) <= maxTarget && plain.MatchString(n.Target) {
@@ -57,7 +57,7 @@ func (n Notice) text() string {
 	return said
 }
 
-// open says where to answer.
+// open returns the sentence that tells where to answer.
 func (n Notice) open() string {
 	if n.Link == "" {
 		return "Answer with: caponier approvals"

@@ -1,4 +1,4 @@
-// Package notify tells people where they are that a call waits for them.
+// Package notify notifies people in chats and by mail that a call waits for them.
 //
 // A message has no arguments of the call, nothing that a model wrote, and no authority: it names
 // the tool, the caller and where it acts, and links to the page, which asks for a sign-in. Text is
@@ -20,8 +20,8 @@ const (
 	maxSending = 64
 )
 
-// Notifier tells several services, each by itself. Its methods may be called concurrently. A nil
-// Notifier tells nobody.
+// Notifier sends messages to several services, independently. Its methods may be called
+// concurrently. A nil Notifier sends nothing.
 type Notifier struct {
 	to      []target
 	running context.Context
@@ -50,9 +50,9 @@ func New(all []Options) *Notifier {
 	return n
 }
 
-// Tell sends a notice to each service in the background, three times at most. Failed is told of
-// each that did not take it, by name; the error holds no secret. Where 64 messages to one are on
-// their way, it fails at once.
+// Tell sends a notice to each service in the background, and tries at most three times. It calls
+// Failed with the name of each service that did not accept it; the error contains no secret. If 64
+// messages to a service are pending, it fails at once.
 func (n *Notifier) Tell(notice Notice, failed func(service string, err error)) {
 	if n == nil || n.running.Err() != nil {
 		return
@@ -80,7 +80,7 @@ func (n *Notifier) Wait() {
 	}
 }
 
-// Close ends what is on its way.
+// Close cancels pending messages.
 func (n *Notifier) Close() {
 	if n != nil {
 		n.stop()

@@ -153,7 +153,7 @@ func TestEachServiceGetsTheSentenceAndTheLink(t *testing.T) {
 }
 
 // Matrix takes one message for each transaction, so that a second notice needs another one.
-func TestASecondPersonIsToldByAMessageOfItsOwn(t *testing.T) {
+func TestASecondPersonReceivesASeparateMessage(t *testing.T) {
 	n := notice
 	n.Given, n.Need = 1, 2
 	got, failed := tell(t, services["matrix"], n)
@@ -169,7 +169,7 @@ func TestASecondPersonIsToldByAMessageOfItsOwn(t *testing.T) {
 
 // A target that a service could take for a link, a mention or markup is not named: whoever names a
 // guest or a path writes it.
-func TestWhatOthersWroteIsNoLinkAndNoMention(t *testing.T) {
+func TestForeignNamesBecomeNeitherLinksNorMentions(t *testing.T) {
 	for _, target := range []string{"guest 1 (evil.example)", "path /etc/x", "guest 1 (@channel)",
 		"guest 1 (<!here>)", "guest 1 (*b* _i_)", "guest 1 (http://x)", "guest 1 ([a](b))",
 		"guest 1 (a\nb)", "guest 1 (a\u202eb)", strings.Repeat("x", maxTarget+1)} {
@@ -220,7 +220,7 @@ func TestAServiceThatFailsIsNamedWithoutItsSecret(t *testing.T) {
 }
 
 // A service that never answers holds up nothing, and a flood is not kept in memory.
-func TestASilentServiceHoldsUpNothing(t *testing.T) {
+func TestASilentServiceDelaysNothing(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -364,7 +364,7 @@ func TestMailIsSentEncryptedOrToTheLoopback(t *testing.T) {
 }
 
 // With smtps a server without a certificate for its name gets nothing.
-func TestMailOverTLSIsForTheServerOfThatName(t *testing.T) {
+func TestMailOverTLSVerifiesTheServersName(t *testing.T) {
 	web := httptest.NewTLSServer(nil) // for its certificate, of example.com and the loopback
 	defer web.Close()
 	for name, x := range map[string]struct {
@@ -387,7 +387,7 @@ func TestMailOverTLSIsForTheServerOfThatName(t *testing.T) {
 	}
 }
 
-func TestAMailboxThatIsRefusedIsTold(t *testing.T) {
+func TestARefusedMailboxIsReported(t *testing.T) {
 	address, _ := submission(t, "550 no such user")
 	o := Options{Kind: "mail", URL: "smtp://" + address, From: "a@b", To: []string{"c@d"}}
 	if err := o.open().send(t.Context(), notice); err == nil || !strings.Contains(err.Error(),
@@ -396,7 +396,7 @@ func TestAMailboxThatIsRefusedIsTold(t *testing.T) {
 	}
 }
 
-func TestOptionsSayWhichKeyIsWrong(t *testing.T) {
+func TestValidateNamesTheWrongKey(t *testing.T) {
 	mail := Options{Kind: "mail", URL: "smtp://mail.example", From: "a@b.example",
 		To: []string{"c@d.example"}}
 	with := func(o Options, change func(*Options)) Options { change(&o); return o }

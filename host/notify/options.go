@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Options are one place that is told.
+// Options describe one service that receives messages.
 type Options struct {
 	// Kind is slack, teams, telegram, ntfy, matrix or mail.
 	Kind string `koanf:"kind"`
@@ -18,18 +18,19 @@ type Options struct {
 	// telegram (https://api.telegram.org if empty); smtp:// or smtps://HOST[:PORT] of mail. It is
 	// https, or http on the loopback.
 	URL string `koanf:"url" secret:"true"`
-	// Token is that of a bot: of telegram and matrix, and of ntfy where it asks for one.
+	// Token is the token of a bot, for telegram and matrix, and for ntfy if the server requires
+	// one.
 	Token string `koanf:"token" secret:"true"`
 	// Channel is the chat of telegram, the room of matrix (!id:server), the topic of ntfy.
 	Channel string `koanf:"channel"`
-	// From, To, User and Password are those of mail.
+	// From, To, User and Password are for mail.
 	From     string   `koanf:"from"`
 	To       []string `koanf:"to"`
 	User     string   `koanf:"user"`
 	Password string   `koanf:"password" secret:"true"`
 }
 
-// needs says which keys a kind has beside its URL.
+// needs lists the keys of each kind, in addition to its URL.
 var needs = map[string][]string{"slack": nil, "teams": nil, "telegram": {"token", "channel"},
 	"ntfy": {"channel"}, "matrix": {"token", "channel"}, "mail": {"from", "to"}}
 

@@ -33,7 +33,8 @@ func NewAsker(cert string) (*Asker, error) {
 	return &Asker{scheme, &http.Client{Timeout: 4 * time.Second, Transport: transport}}, nil
 }
 
-// Ask returns what the server at an address says, also when an error says that it is not healthy.
+// Ask returns the answer of the server at an address, even if it also returns an error because the
+// server is not healthy.
 func (a *Asker) Ask(addr string) ([]byte, error) {
 	res, err := a.client.Get(a.scheme + "://" + addr + "/health")
 	if err != nil {
@@ -47,8 +48,8 @@ func (a *Asker) Ask(addr string) ([]byte, error) {
 	return body, err
 }
 
-// pinned trusts the certificate in the file and no other, whatever name it is for: the server is
-// asked by its address.
+// pinned trusts only the certificate in the file, for any name, because the caller knows only the
+// server's address.
 func pinned(file string) (*tls.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// readyTime is how long an answer about readiness stands: the parts look at the disk.
+// readyTime is how long an answer about readiness is cached, because the parts use the disk.
 const readyTime = time.Second
 
 // Options of a Server.
@@ -111,7 +111,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// Meter returns the meter whose numbers the server serves.
+// Meter returns the meter whose metrics the server serves.
 func (s *Server) Meter() *Meter { return s.opts.Meter }
 
 // Stopping makes /health and /ready answer 503 from now on.
@@ -158,8 +158,8 @@ func (s *Server) ServeReady(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"ready": true})
 }
 
-// ServeHealth answers for people and monitors: 503 while the host stops, and otherwise 200, also
-// while parts are not ready. It needs no token, and so has no names of nodes.
+// ServeHealth answers 503 while the host stops, and otherwise 200, even while parts are not ready.
+// It needs no token, so its answer contains no names of nodes.
 func (s *Server) ServeHealth(w http.ResponseWriter, r *http.Request) { s.health(w, r, false) }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request, names bool) {

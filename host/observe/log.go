@@ -6,7 +6,7 @@ import (
 	"log/slog"
 )
 
-// LogOptions say how the log is written, to the standard error.
+// LogOptions set the format and level of the log on standard error.
 type LogOptions struct {
 	// "text" is a line of key=value for each record, "json" an object; "" is text
 	Format string `koanf:"format"`

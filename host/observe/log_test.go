@@ -48,7 +48,7 @@ func TestALogHasLevelsAndTimesWithAZone(t *testing.T) {
 	}
 }
 
-func TestALogThatCannotBeIsRefused(t *testing.T) {
+func TestInvalidLogOptionsAreRefused(t *testing.T) {
 	for want, o := range map[string]LogOptions{
 		`log.format: "xml" is neither text nor json`:                     {Format: "xml"},
 		`log.level: "loud" is not debug, info, warn or error`:            {Level: "loud"},

@@ -1,4 +1,4 @@
-// Package observe tells operators how the host does: metrics, health and readiness.
+// Package observe serves metrics, health and readiness for operators.
 package observe
 
 import (
@@ -42,7 +42,7 @@ type Meter struct {
 	allowed map[string]bool
 }
 
-// NewMeter returns a meter with a registry of its own. The version is that of the host.
+// NewMeter returns a meter with a new registry. The version is the version of the host.
 func NewMeter(version string) *Meter {
 	quick := []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1}
 	slow := []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300}
@@ -137,8 +137,8 @@ func (m *Meter) Reloaded(what string, err error) {
 	m.reloads[what].WithLabelValues(result).Inc()
 }
 
-// Gauge adds a number, or several that differ in one label. Each scrape calls read. A name that
-// ends in _total is that of a counter.
+// Gauge adds a number, or several that differ in one label. Each scrape calls read. If the name
+// ends in _total, the number is a counter.
 func (m *Meter) Gauge(name, help, label string, read func(emit func(value float64, label string))) {
 	var labels []string
 	if label != "" {
@@ -190,7 +190,7 @@ func (d meteredDecider) Decide(ctx context.Context, q gate.Question) (gate.Decis
 	return d.Decider.Decide(ctx, q)
 }
 
-// Journal counts what is written to a journal.
+// Journal counts the records written to a journal.
 func (m *Meter) Journal(j gate.Journal) gate.Journal { return meteredJournal{j, m} }
 
 type meteredJournal struct {

@@ -68,7 +68,7 @@ func Clean(s string) string {
 
 func joins(r rune) bool { return r == 0x200c || r == 0x200d || r == 0xfe0e || r == 0xfe0f }
 
-// removed reports whether Clean removes a character wherever it stands.
+// removed reports whether Clean removes a character everywhere.
 func removed(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) ||
 		unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r) ||
@@ -77,8 +77,9 @@ func removed(r rune) bool {
 		r == 0x1d159) // a musical symbol without a shape
 }
 
-// escape returns how many bytes of an escape sequence follow its ESC: the byte that says its kind
-// and what belongs to it in rest. Of a malformed sequence it is the kind alone, or nothing.
+// escape returns the number of bytes of an escape sequence after its ESC: the byte of its kind, and
+// the bytes of rest that belong to it. For a malformed sequence, it counts only the kind, or
+// nothing.
 func escape(kind byte, rest string) int {
 	run := func(low, high byte) (i int) {
 		for i < len(rest) && rest[i] >= low && rest[i] < high {
@@ -115,16 +116,16 @@ func escape(kind byte, rest string) int {
 	return 0
 }
 
-// hidden reports whether a character does not show by itself, or changes how others show: control,
-// format and unassigned characters, blanks other than the space, variation selectors.
+// hidden reports whether a character is invisible, or changes the display of others: control,
+// format and unassigned characters, blanks other than the space, and variation selectors.
 func hidden(r rune) bool {
 	return r == unicode.ReplacementChar || !unicode.IsPrint(r) || r == 0x2800 || r == 0x1d159 ||
 		unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }
 
 // Show replaces each hidden character by its number, as in ‹U+202E›, newlines and tabs included,
-// and writes the number behind each character that imitates an ASCII one. It is for people who
-// decide by what they read. Show takes linear time, and Show(Show(s)) is Show(s).
+// and writes the number behind each character that imitates an ASCII one. It is for people who make
+// decisions from the text. Show takes linear time, and Show(Show(s)) is Show(s).
 func Show(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -161,7 +162,7 @@ func Show(s string) string {
 }
 
 // lookalikes are letters of other scripts that look like ASCII ones. They are marked in words that
-// have ASCII letters, or no letter that gives the script away.
+// contain ASCII letters, or that contain no letter from which the script can be recognized.
 const lookalikes = "асԁеһіјӏорԛѕухѵԝѡАВСЕНІЈКМОРЅТУХԌԚԜ" + "αοινρυγΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" +
 	"օոսհցզ" + "ıɑɡɩʋ" + "ᎪᏴᏟᎠᎬᎻᏦᎷᏢᏚᎢᏙᏃ"
 
@@ -175,7 +176,8 @@ func imitates(r rune) bool {
 
 func isASCIILetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
 
-// apart reports whether a character belongs to no word. One that imitates gives no script away.
+// apart reports whether a character does not belong to a word. The script cannot be recognized from
+// an imitating character.
 func apart(r rune) bool {
 	return !unicode.In(r, unicode.L, unicode.M, unicode.N) || hidden(r) || imitates(r)
 }

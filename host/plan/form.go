@@ -47,8 +47,8 @@ type step struct {
 	// Touches is what the step is the first to touch, as the node said at Looked.
 	Touches []gate.Touched `json:"touches"`
 	Looked  time.Time      `json:"looked"`
-	// SHA256 is of the request and its facts. Names that the host makes anew in each run are
-	// numbered in it.
+	// SHA256 is the digest of the request and its facts. Names that the host creates in each run
+	// are replaced with numbers.
 	SHA256 string `json:"sha256"`
 
 	path string // that it names, in the same form

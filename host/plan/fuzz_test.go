@@ -398,9 +398,9 @@ func try(t testing.TB, b tape) *trial {
 	return w
 }
 
-// TestADigestStandsForOnePlan tries every program of up to six deeds that makes stages and blobs,
+// TestEachPlanHasItsOwnDigest tries every program of up to six deeds that makes stages and blobs,
 // and runs something in a stage.
-func TestADigestStandsForOnePlan(t *testing.T) {
+func TestEachPlanHasItsOwnDigest(t *testing.T) {
 	blob, stage := []byte{11, 0, 0}, []byte{5, 0, 0}
 	first, second := []byte{1, 0, 0}, []byte{1, 1, 0}
 	var all func(deeds tape, left int)

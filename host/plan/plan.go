@@ -1,4 +1,4 @@
-// Package plan makes plans of calls: values that calls are held to.
+// Package plan makes plans of calls, and compares calls with their plans.
 package plan
 
 import (
@@ -39,7 +39,7 @@ func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan 
 	return p
 }
 
-// ends says where and why a dry run did not show everything, or "".
+// ends tells where and why a dry run is incomplete, or is "".
 func ends(c *gate.Call, steps []step, a gate.Answer) string {
 	last := fmt.Sprintf("after step %d", len(steps))
 	no := slices.IndexFunc(steps, func(s step) bool { return !s.Allowed })
@@ -59,8 +59,8 @@ func ends(c *gate.Call, steps []step, a gate.Answer) string {
 	return ""
 }
 
-// stepOf makes a step. named holds the paths of earlier steps: what is there when a later step
-// comes is not what the dry run saw.
+// stepOf makes a step. named contains the paths of earlier steps, whose facts will differ from
+// those of the dry run.
 func stepOf(s gate.Step, named map[string]bool) step {
 	q, d := s.Question, s.Decision
 	out := step{Op: q.Op.Import(), Node: q.Op.NodeName(), Tier: d.Tier.String(), Allowed: d.Allow,
@@ -76,12 +76,12 @@ func stepOf(s gate.Step, named map[string]bool) step {
 	return out
 }
 
-// bound returns a digest of all of an operation that a plan holds it to, and the path that it
-// names: the request but for its timeout, and the facts of a file whose path is not in named. Of a
-// file in a directory that the host made for the call it binds no facts but the size of the local
-// file: what is there is made by other steps. The digest that a download wants is not bound either,
-// since it is not known before, and can only make the download fail. The digest is "" for what
-// cannot be compared.
+// bound returns a digest of everything in an operation that must equal the plan, and the path that
+// the operation names. The digest covers the request except for its timeout, and the facts of a
+// file whose path is not in named. For a file in a directory that the host made for the call, it
+// covers only the size of the local file, because other steps create what is there. It does not
+// cover the digest that a download expects, which is not known in advance, and can only make the
+// download fail. The digest is "" if the operation cannot be compared.
 func bound(q gate.Question, named map[string]bool) (digest, path string) {
 	names := numbers(q.Call)
 	b, err := json.Marshal(q.Op)
@@ -112,7 +112,8 @@ func bound(q gate.Question, named map[string]bool) (digest, path string) {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(names.Replace(string(b))))), path
 }
 
-// staged begins what stands for a stage that the host made. No request holds a NUL.
+// staged is the prefix of the placeholder for a stage that the host made. No request contains a
+// NUL.
 const staged = "\x00/made/stage/"
 
 // numbers returns what replaces, in JSON, the names that the host has made for this run by now.

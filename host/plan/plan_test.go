@@ -95,7 +95,7 @@ func TestACallTakesItsStepsInTheirOrder(t *testing.T) {
 	}
 }
 
-func TestATimeoutIsNoPartOfAStep(t *testing.T) {
+func TestTheTimeoutIsNotPartOfAStep(t *testing.T) {
 	c := callOf()
 	op := abi.SSHExec{OnNode: abi.OnNode{Node: node, Common: abi.Common{TimeoutMS: 100}},
 		Argv: []string{"pct", "stop", "105"}}

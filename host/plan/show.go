@@ -14,7 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy/input"
 )
 
-// Shown is a call as the journal has it: what was planned beside what happened.
+// Shown is a call from the journal: its plan and its operations.
 type Shown struct {
 	Call      string       `json:"call"`
 	Time      time.Time    `json:"time"` // when it came
@@ -51,14 +51,14 @@ type Row struct {
 	NoUndo   string        `json:"no_undo,omitempty"` // why nothing takes it back, once it is done
 }
 
-// What happened, where no outcome says it.
+// The result of a step, if there is no outcome.
 const (
 	notReached = "not reached"
 	begun      = "begun" // its outcome was never written
 )
 
-// Show finds a call, or the dry run of one, in the journal. It reports false for one that the
-// journal does not have. It reads the records up to twice, and keeps those of the call.
+// Show finds a call, or its dry run, in the journal. It returns false if the journal does not
+// contain it. It reads the records up to twice, and keeps those of the call.
 func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err error) {
 	s = Shown{Call: id, UndoneBy: []string{}, Rows: []Row{}}
 	plans, made := map[string]string{}, "" // decisions: the last one with a digest, the call's
@@ -165,8 +165,8 @@ func doesOf(op input.Operation) (text, noUndo string) {
 	return does(&s), undo(&s, gate.Obligations{}).None
 }
 
-// happened adds what the journal says of operations above green: an allowed one is the plan's next
-// step, which is how check planned decides, and others are rows of their own.
+// happened adds the journal's records of operations above green. An allowed operation is the plan's
+// next step, as check planned decides. Others get separate rows.
 func (s *Shown) happened(ops []gate.Record) {
 	next, steps, rows := 0, len(s.Rows), map[string]int{} // by decision
 	for _, r := range ops {

@@ -65,7 +65,7 @@ func journal() []gate.Record {
 	return all
 }
 
-func TestPlanAndWhatHappenedStandSideBySide(t *testing.T) {
+func TestShowPrintsThePlanBesideTheOperations(t *testing.T) {
 	s, found, err := Show("call", slices.Values(journal()))
 	if err != nil || !found {
 		t.Fatal(found, err)
@@ -90,13 +90,13 @@ approved by bob on cli (r1)
 	}
 }
 
-func TestACallThatTheJournalDoesNotHaveIsNotFound(t *testing.T) {
+func TestShowDoesNotFindAnUnknownCall(t *testing.T) {
 	if s, found, err := Show("none", slices.Values(journal())); found || err != nil {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
 
-func TestAPlanThatTheJournalNoLongerHasIsSaid(t *testing.T) {
+func TestShowReportsAMissingPlan(t *testing.T) {
 	without := slices.DeleteFunc(journal(), func(r gate.Record) bool { return r.Kind == "plan" })
 	s, found, err := Show("call", slices.Values(without))
 	var b strings.Builder

@@ -20,7 +20,8 @@ const (
 )
 
 // Text is the plan for people: one line for each step, then what it touches, and what undoes it or
-// why nothing can. It has no control characters and no text that could pass for the host's own.
+// why nothing can. It contains no control characters, and no text that could be mistaken for the
+// host's own.
 func (p *plan) Text() string {
 	var b strings.Builder
 	state := "all that it does above green"
@@ -125,7 +126,7 @@ func undoOf(s step) string {
 	return s.Undo.String()
 }
 
-// does says in one line what a step does. Everything in it is quoted as data.
+// does describes a step in one line. Everything in it is quoted as data.
 func does(s *step) string {
 	at := ""
 	if s.Node != "" {
@@ -193,7 +194,8 @@ func count(steps int) string {
 	return fmt.Sprint(steps, " steps")
 }
 
-// undo says how a step is taken back. What the host keeps first, as the site asks, widens that.
+// undo describes how to undo a step. More steps can be undone if the site lets the host keep a copy
+// first.
 func undo(s *step, o gate.Obligations) reverse.Way {
 	switch {
 	case len(o.Snapshot.VMIDs) > 0:

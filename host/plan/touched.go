@@ -43,7 +43,7 @@ func (p *plan) rests() (all []gate.Touched) {
 	return all
 }
 
-// changed says in one line what is no more as it was, or "".
+// changed describes in one line what has changed, or returns "".
 func changed(was, is []gate.Touched) string {
 	for _, w := range was {
 		at := slices.IndexFunc(is, func(t gate.Touched) bool { return t.About == w.About })
@@ -106,8 +106,8 @@ func called(t gate.Touched) string {
 
 const maxAlso = 6 // of what a step touches besides, that a text lists
 
-// touchedText says in one line what a thing is and what else an effect on it touches. It is "" for
-// what is not there.
+// touchedText describes in one line a thing, and what else an effect on it touches. It returns ""
+// if the thing does not exist.
 func touchedText(t gate.Touched) string {
 	text := called(t)
 	if t.Kind != "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// Recorder notes the results of the calls of one door, but for those of the host's own tools. Its
-// methods may be called concurrently. The zero value is ready.
+// Recorder records the results of the calls of one door, except for those of the host's own tools.
+// Its methods may be called concurrently. The zero value is ready to use.
 type Recorder struct {
 	mu      sync.Mutex // guards the following
 	answers offline.Answers
@@ -26,8 +26,8 @@ type Recorder struct {
 	staged  []string // the directories that stages made, in their order
 }
 
-// Executors returns executors that do what the given ones do, and note what came of it. Nodes are
-// those of the inventory.
+// Executors returns executors that call the given ones and record their results. Nodes are the
+// nodes of the inventory.
 func (r *Recorder) Executors(all map[string]gate.Executor, nodes []gate.Node,
 ) map[string]gate.Executor {
 	r.mu.Lock()
@@ -185,14 +185,15 @@ func (r *Recorder) file(q gate.Question, a offline.Asked, value any, err error) 
 	return whole || r.keep(f) && (f.Type != "file" || facts.Bytes == 0 || a.Op == "sftp_stat")
 }
 
-// known returns the index of a path among the answers, or -1, and whether its bytes are there.
+// known returns the index of a path among the answers, or -1, and reports whether the answer has
+// its bytes.
 func (r *Recorder) known(f offline.File) (i int, whole bool) {
 	i = slices.IndexFunc(r.answers.Files,
 		func(x offline.File) bool { return x.Node == f.Node && x.Path == f.Path })
 	return i, i >= 0 && r.answers.Files[i].Bytes != nil
 }
 
-// keep notes a path once. What was read later of a path that was only listed takes its place.
+// keep records a path once. If a listed path is read later, the read replaces the entry.
 func (r *Recorder) keep(f offline.File) bool {
 	if f.Type != "file" && f.Type != "dir" && f.Type != "missing" {
 		return false

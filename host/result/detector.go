@@ -19,19 +19,19 @@ const (
 	maxMatch    = 4_096 // bytes that a pattern can match
 )
 
-// Pattern is a detector that a site adds: a name, and what it finds, in RE2.
+// Pattern is a detector that a site adds: a name, and an RE2 pattern.
 type Pattern struct{ Name, RE string }
 
-// A finder finds where a secret begins. What it matches depends on the bytes from there on alone,
-// at most longest of them, so that it finds the same in every division of a stream.
+// A finder finds the beginning of a secret. A match depends only on the bytes that follow, at most
+// longest of them, so that the result does not depend on how a stream is divided.
 type finder struct {
 	detector string
 	re       *regexp.Regexp
 	longest  int
 	// more are the bytes that belong to the secret after the match.
 	more string
-	// until ends the secret, where it has an end of its own. Without that end, all that follows
-	// belongs to it: half of a key is a secret too.
+	// until matches the end of the secret, if it has one. Without that end, everything that follows
+	// belongs to the secret, because half of a key is a secret too.
 	until *regexp.Regexp
 }
 
@@ -40,12 +40,12 @@ type Set struct {
 	finders []finder
 	longest int
 	ready   bool
-	// patterns says that there are some of a site, which know no escapes.
+	// patterns is true if there are patterns of a site, which do not handle escapes.
 	patterns bool
 }
 
-// New returns the host's own detectors with the patterns of a site. A name that is there twice and
-// a pattern beyond the bounds are errors.
+// New returns the host's own detectors with the patterns of a site. A repeated name and a pattern
+// beyond the bounds are errors.
 func New(patterns ...Pattern) (*Set, error) {
 	s := &Set{ready: true, longest: longestEnd}
 	for _, name := range Names() {
@@ -75,7 +75,7 @@ func New(patterns ...Pattern) (*Set, error) {
 	return s, nil
 }
 
-// Check says what is wrong with a pattern of a site.
+// Check returns an error that describes what is wrong with a pattern of a site.
 func Check(p Pattern) error {
 	if _, taken := builtin[p.Name]; taken {
 		return fmt.Errorf("the host has a detector %q of its own: choose another name", p.Name)

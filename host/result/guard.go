@@ -17,8 +17,7 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// Returned is what is asked about: what goes back after the operation of Question, or after its
-// call where it has none.
+// Returned describes a result: of the operation of Question, or of its call if it has no operation.
 type Returned struct {
 	Question gate.Question
 	Bytes    int64
@@ -27,8 +26,8 @@ type Returned struct {
 	Hits     map[string]int
 }
 
-// Answer says what becomes of a result. It is refused where Denied is not empty, and where a
-// detector that hit has an action other than allow and mask.
+// Answer is the decision on a result. The result is refused if Denied is not empty, or if a
+// detector that hit has another action than allow and mask.
 type Answer struct {
 	Actions map[string]string
 	Denied  []gate.Reason
@@ -134,7 +133,7 @@ func (r runner) Run(ctx context.Context, call *gate.Running) (gate.Output, error
 	return out, err
 }
 
-// code is that of errors in place of results.
+// code is the code of errors that replace results.
 const code = "result_refused"
 
 // job is the decision about one result.
@@ -145,8 +144,8 @@ type job struct {
 	r      Returned
 }
 
-// decide looks at the texts that each visits, asks policy where that is needed, and has each put
-// masks into them. The error, an *gate.OpError, says that nothing may be handed on.
+// decide examines the texts that each visits, asks policy if necessary, and lets each put masks
+// into them. If it returns an error, a *gate.OpError, nothing may be returned.
 func (j job) decide(ctx context.Context, each func(edit)) ([]gate.Hit, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(j.Budget, 10*time.Second))
 	defer cancel()
@@ -206,7 +205,7 @@ func (j job) ask(ctx context.Context) (found []gate.Hit, actions map[string]stri
 	return found, a.Actions, nil
 }
 
-// failure masks what an error says.
+// failure masks the text of an error.
 func (j job) failure(ctx context.Context, err error) ([]gate.Hit, error) {
 	op, broke := (*gate.OpError)(nil), (*gate.PluginError)(nil)
 	switch {
@@ -249,8 +248,8 @@ func (j job) question(ctx context.Context, op abi.Ask) (found []gate.Hit, err er
 	return found, err
 }
 
-// Said returns what stands in place of a text that a plugin wrote as progress or to the log: with
-// masks for all that the detectors find, whatever policy says of results.
+// Said returns the text that replaces a plugin's progress or log text. It masks everything that the
+// detectors find, regardless of policy.
 func (g *Guard) Said(ctx context.Context, text string) string {
 	set, _, err := g.Policy.Detectors(ctx)
 	if err == nil {
@@ -285,7 +284,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return s.masker.Write(b)
 }
 
-// Close decides whether the bytes may be kept.
+// Close decides whether the bytes may be stored.
 func (s *screen) Close() (err error) {
 	s.closed = true
 	if err := s.masker.Close(); err != nil {

@@ -107,7 +107,7 @@ func made(t *testing.T) map[string]string {
 func inner(key string) string { lines := strings.Split(key, "\n"); return lines[len(lines)/2-1] }
 
 // Each key is hidden in each form in which a result can hold it.
-func TestKeysLeaveInNoForm(t *testing.T) {
+func TestKeysAreMaskedInEveryEncoding(t *testing.T) {
 	for name, key := range made(t) {
 		wrapped := base64.StdEncoding.EncodeToString([]byte("x" + key))
 		lines := ""
@@ -147,7 +147,7 @@ func TestKeysLeaveInNoForm(t *testing.T) {
 const hash = "$6$salt$" + "0123456789abcdefghijABCDEFGHIJ./zyxwvutsrqponmlkjihgfedcba98765432" +
 	"10ZYXWVUTSRQPONMLKJI"
 
-func TestWhatIsRefusedIsNotHandedOn(t *testing.T) {
+func TestRefusedResultsAreNotReturned(t *testing.T) {
 	with := func() gate.Result {
 		return gate.Result{Value: abi.ExecResponse{Stdout: "root:" + hash}}
 	}
@@ -187,7 +187,7 @@ func TestWhatIsRefusedIsNotHandedOn(t *testing.T) {
 	}
 }
 
-func TestFilesAreHandedOverAsTheyAreOrNotAtAll(t *testing.T) {
+func TestFilesAreReturnedUnchangedOrNotAtAll(t *testing.T) {
 	for action, kept := range map[string]bool{"allow": true, "mask": false, "refuse": false} {
 		r, n := &rules{action: action}, &node{saves: "root:" + hash}
 		res, err := execute(r, n, abi.SFTPGet{})
@@ -199,7 +199,7 @@ func TestFilesAreHandedOverAsTheyAreOrNotAtAll(t *testing.T) {
 
 // Each field of a request that can hold what goes out is looked at: the fields are found in the
 // types of all requests, so that a new one is refused by this test until it is looked at or listed.
-func TestAMaskIsWrittenNowhere(t *testing.T) {
+func TestMasksAreNeverWritten(t *testing.T) {
 	const mask = "root:[caponier:masked:password_hash]:1"
 	in64 := base64.StdEncoding.EncodeToString([]byte(mask))
 	names := []string{"Node", "Path", "Local", "Mode", "SHA256", "Method", "Credential", "Name",
@@ -258,7 +258,7 @@ func TestAFileWithAMaskIsNotUploaded(t *testing.T) {
 }
 
 // A plugin that read a key in parts could put it together in a question to the client's user.
-func TestAQuestionIsPutAsItIsOrNotAtAll(t *testing.T) {
+func TestQuestionsAreAskedUnchangedOrNotAtAll(t *testing.T) {
 	for name, key := range made(t) {
 		for _, op := range []abi.Ask{{Key: "k", Message: key},
 			{Key: "k", Schema: map[string]any{"properties": map[string]any{"a": key}}}} {
@@ -281,7 +281,7 @@ func TestAQuestionIsPutAsItIsOrNotAtAll(t *testing.T) {
 }
 
 // Progress and log lines show no key, whatever policy says of results.
-func TestWhatAPluginSaysIsMasked(t *testing.T) {
+func TestLogAndProgressOfAPluginAreMasked(t *testing.T) {
 	for name, key := range made(t) {
 		said := (&result.Guard{Policy: &rules{action: "allow"}}).Said(t.Context(), "key: "+key)
 		if !strings.Contains(said, "[caponier:masked:") ||
@@ -315,7 +315,7 @@ func (p plugin) Run(context.Context, *gate.Running) (gate.Output, error) {
 }
 
 // A secret that comes together in the output is found there, however JSON writes it.
-func TestTheWholeOutputIsLookedAt(t *testing.T) {
+func TestTheWholeOutputIsExamined(t *testing.T) {
 	escaped := ""
 	for _, c := range hash {
 		escaped += `\u00` + string("0123456789abcdef"[c>>4]) + string("0123456789abcdef"[c&15])

@@ -10,10 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// errUnready says that a set was not made by New, or a masker was used after it failed.
+// errUnready is the error of a set that New did not make, and of a masker that is used after it
+// failed.
 var errUnready = errors.New("result: no detectors")
 
-// marker begins what stands in place of a secret.
+// marker is the beginning of the text that replaces a secret.
 const marker = "[caponier:masked:"
 
 // span is what one detector found, in bytes from the start of the stream.
@@ -28,8 +29,8 @@ type progress struct {
 	within bool // a secret is not at its end
 }
 
-// masker writes what it gets to another writer, without the secrets. It holds back only what can
-// still become one. Nothing may be shown of what it wrote if Write or Close fails.
+// masker writes its input to another writer, without the secrets. It holds back only bytes that can
+// still become a secret. If Write or Close fails, its output must not be shown.
 type masker struct {
 	ctx  context.Context
 	set  *Set
@@ -83,7 +84,7 @@ func (m *masker) Write(b []byte) (int, error) {
 	return n - len(b), m.err
 }
 
-// Close writes what was held back. It does not close the writer below.
+// Close writes the bytes that were held back. It does not close the other writer.
 func (m *masker) Close() error {
 	if m.err == nil {
 		m.scan(true)

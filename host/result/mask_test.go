@@ -70,7 +70,7 @@ func chunked(t testing.TB, s *Set, r *rand.Rand, in []byte) ([]byte, map[string]
 }
 
 // What is expected is built beside the text: noise as it is, a mask for each secret.
-func TestNoPlantedSecretLeavesAndTheRestIsTheSame(t *testing.T) {
+func TestPlantedSecretsAreMaskedAndTheRestIsUnchanged(t *testing.T) {
 	s := all(t)
 	for seed := range int64(300) {
 		r := rand.New(rand.NewSource(seed))
@@ -114,7 +114,7 @@ func TestAKeyWithoutItsEndIsMaskedToTheEnd(t *testing.T) {
 	}
 }
 
-func TestWhatCannotFinishOrWasNotMadeRefuses(t *testing.T) {
+func TestUnfinishedAndZeroValuesRefuse(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	stop()
 	if b, _, err := all(t).Mask(ctx, []byte("x")); !errors.Is(err, context.Canceled) || b != nil {

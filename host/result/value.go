@@ -11,11 +11,11 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// edit returns what stands in place of a text.
+// edit returns the text that replaces a text.
 type edit func([]byte) []byte
 
-// inValue edits the texts of an operation's response that a node or server wrote. What the host
-// itself says and what its user answered is left.
+// inValue edits the texts of an operation's response that a node or server wrote. It does not
+// change texts of the host, or answers of its user.
 func inValue(v any, f edit) any {
 	switch v := v.(type) {
 	case abi.ExecResponse:
@@ -38,8 +38,8 @@ func inValue(v any, f edit) any {
 
 func text(s string, f edit) string { return string(f([]byte(s))) }
 
-// encoded edits what a text in base64 stands for, and the text, which may be one only by its form.
-// A secret that shows in both counts twice.
+// encoded edits the decoded form of a text in base64, and the text itself, which may only look like
+// base64. A secret that appears in both counts twice.
 func encoded(s string, f edit) string {
 	if b, err := base64.StdEncoding.DecodeString(s); err == nil && s != "" {
 		if e := f(b); !bytes.Equal(e, b) {
@@ -49,10 +49,10 @@ func encoded(s string, f edit) string {
 	return text(s, f)
 }
 
-// inOutput edits all strings of a plugin's output. It is as it was where its text alone shows that
-// none changes; else it is written anew from the value that was looked at, so that nothing goes
-// back that was not, such as the first of two members of one name. An output that is not one JSON
-// value is edited as a text.
+// inOutput edits all strings of a plugin's output. If the raw text already shows that no string
+// changes, the output stays the same. Otherwise it is encoded again from the examined value, so
+// that only examined values are returned; for example, the first of two members with one name is
+// lost. An output that is not one JSON value is edited as text.
 func inOutput(s *Set, raw []byte, f edit) []byte {
 	if s.readsRaw(raw) {
 		if e := f(raw); bytes.Equal(e, raw) {

@@ -101,7 +101,8 @@ var services = map[string]entry{
 
 var programs = map[string]map[string]entry{"pct": guests, "qm": guests, "systemctl": services}
 
-// Command returns the way back of a command. Kept says that the host reads what it changes first.
+// Command returns how to undo a command. Kept is true if the host first reads what the command
+// changes.
 func Command(argv []string, kept bool) Way {
 	unknown := Way{None: "no reverse of this command is known"}
 	if len(argv) < 2 {
@@ -145,8 +146,8 @@ func operands(argv []string) []string {
 	return slices.DeleteFunc(slices.Clone(argv[2:]), func(w string) bool { return w == "--" })
 }
 
-// File returns the way back of an operation on a file. Exists says that the path is taken, Kept
-// that the host keeps what is there first.
+// File returns how to undo an operation on a file. Exists is true if the path exists, and Kept if
+// the host first keeps a copy of the file.
 func File(action, path string, exists, kept bool) Way {
 	switch {
 	case action == "stage" || action == "get":
@@ -182,7 +183,7 @@ func About(argv []string) string {
 
 var option = regexp.MustCompile(`^--?([a-z][a-z0-9_]*)(=(.*))?$`)
 
-// hidden are options whose values Proxmox does not show as they are, or that are no values of the
+// hidden are options whose values Proxmox does not show unchanged, or that are not values of the
 // configuration.
 var hidden = []string{"cipassword", "sshkeys", "password", "revert", "digest", "force", "skiplock"}
 

@@ -37,7 +37,7 @@ func TestEveryCommandHasAReverseOrSaysWhyNot(t *testing.T) {
 	}
 }
 
-func TestFilesComeBackAsFarAsTheyAreKept(t *testing.T) {
+func TestKeptFilesCanBeRestored(t *testing.T) {
 	for _, tt := range []struct {
 		action       string
 		exists, kept bool
@@ -56,7 +56,7 @@ func TestFilesComeBackAsFarAsTheyAreKept(t *testing.T) {
 	}
 }
 
-func TestValuesAreSetBack(t *testing.T) {
+func TestPreviousValuesAreRestored(t *testing.T) {
 	was := map[string]string{"memory": "512", "onboot": "0", "description": "two words"}
 	for text, want := range map[string]string{
 		"pct set 105 --memory 1024":          "pct set 105 --memory 512",

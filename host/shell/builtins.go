@@ -20,7 +20,7 @@ var evaluating = words(`- . alias autoload bg bind break builtin caller chdir co
 	zparseopts zprof zpty zregexparse zsocket zstyle ztcp`)
 
 // numeric are builtins that are harmless unless an operand is an expression: ksh and zsh evaluate
-// the operands of -eq and %d, bash those of -v.
+// the operands of -eq and %d, and bash evaluates those of -v.
 var numeric = words(`test [ printf kill`)
 
 func words(list string) map[string]bool {

@@ -27,7 +27,7 @@ func TestQuotedWordsOfBuiltinsAreCode(t *testing.T) {
 }
 
 // Every command that a real shell has inside itself is refused, or leaves hostile operands alone.
-func TestBuiltinsThatAreSentLeaveTheirWordsAlone(t *testing.T) {
+func TestAllowedBuiltinsDoNotEvaluateTheirWords(t *testing.T) {
 	lists := map[string]string{
 		"bash": "compgen -b",
 		"zsh":  "print -rl -- ${(k)builtins}",

@@ -12,16 +12,16 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Why bash, when what is sent runs in any POSIX shell? Bash's grammar is the larger one: more of
-// what shells read differently (braces, $'…', [[, process substitution) comes out as a construct
-// with a name, and is refused, instead of as plain words.
+// The parser reads bash, although the rendering runs in any POSIX shell, because bash's grammar is
+// larger. More of the syntax that shells read differently (braces, $'…', [[, process substitution)
+// is parsed as a named construct and refused, instead of as plain words.
 const variant = syntax.LangBash
 
-// glue is what stands around the quoted words of calls: joiners between them, and after each call a
-// tail of harmless redirections.
+// glue is the text around the quoted words of calls: operators between them, and harmless
+// redirections after each call.
 type glue struct{ joiners, tails []string }
 
-// lower parses text into calls and what stands around them.
+// lower parses text into calls and the glue around them.
 func lower(text string) (gate.Lowered, glue) {
 	if len(text) > maxScript {
 		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d",
@@ -64,9 +64,9 @@ func lower(text string) (gate.Lowered, glue) {
 }
 
 // continuations refuses a backslash before a line break outside single quotes. The parser and real
-// shells differ on what is joined: a shell reads "$\⏎(id)" as a substitution and the parser as
-// plain text, and the parser goes on with the command after #…\⏎ where a shell starts another.
-// Both read the text in the same way up to the first continuation, so that its quotes are known.
+// shells join such lines differently: a shell reads "$\⏎(id)" as a substitution, but the parser
+// reads it as plain text; after #…\⏎ a shell starts a new command, but the parser continues the old
+// one. Both read the text in the same way up to the first continuation, so its quotes are known.
 func (s *scan) continuations(file *syntax.File) {
 	var quoted [][2]int
 	syntax.Walk(file, func(n syntax.Node) bool {
@@ -286,8 +286,8 @@ func (s *scan) statement(st *syntax.Stmt) {
 	}
 }
 
-// word returns the string that every shell makes of the word, whose parts that are not literal node
-// has refused. With look, word also refuses unquoted characters that some shell expands.
+// word returns the string that every shell makes of the word. node has already refused parts that
+// are not literal. With look, word also refuses unquoted characters that some shell expands.
 func (s *scan) word(w *syntax.Word, look bool) string {
 	var b strings.Builder
 	for _, p := range w.Parts {
@@ -295,7 +295,7 @@ func (s *scan) word(w *syntax.Word, look bool) string {
 		case *syntax.Lit:
 			b.WriteString(unescape(p.Value, ""))
 			s.dollar(p)
-			// "[" alone is the name of a program
+			// "[" by itself is the name of a program
 			if look && !(len(w.Parts) == 1 && p.Value == "[") {
 				s.unquoted(p, p == w.Parts[0])
 			}
@@ -370,8 +370,8 @@ func unescape(v, only string) string {
 // few hundred kilobytes overflows the parser's stack, and Go cannot recover from that.
 const maxScript = 10_000
 
-// refuse is the only way to make a Lowered that is not parsed. It has no calls: half of a command
-// says nothing about the whole.
+// refuse is the only way to make a Lowered that is not parsed. It has no calls, because a part of a
+// command proves nothing about the whole.
 func refuse(why string, features ...string) gate.Lowered {
 	return gate.Lowered{
 		Error: why, Features: append([]string{}, features...), Calls: []gate.Simple{},

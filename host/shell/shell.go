@@ -1,9 +1,9 @@
 // Package shell lowers command text to argument lists. It renders these as text in which every
 // POSIX shell reads exactly the same words.
 //
-// It has no state and does no I/O. Text that it cannot lower it refuses by name. The caller decides
-// on the argument lists and sends the rendering, to nodes and to guests: no text is checked in one
-// form and sent in another.
+// It has no state and does no I/O. It refuses text that it cannot lower, and names the construct.
+// The caller decides on the argument lists and sends the rendering, to nodes and to guests, so no
+// text is checked in one form and sent in another.
 package shell
 
 import (
@@ -99,9 +99,9 @@ func wordsOf(calls []gate.Simple) (n int) {
 	return n
 }
 
-// nestedIn finds command text inside calls, wherever a shell's name stands in them, depth first:
-// the parent of an entry is the last entry before it with a smaller depth. A word that only looks
-// like a shell may cost a refusal, never a hole.
+// nestedIn finds command text inside calls, after any word that is a shell's name, depth first: the
+// parent of an entry is the last entry before it with a smaller depth. A word that only looks like
+// a shell can cause a refusal, but never a missing check.
 func nestedIn(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 	var found []gate.Nested
 	for i, c := range calls {

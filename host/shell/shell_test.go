@@ -177,7 +177,7 @@ func TestOrdinaryTextIsLowered(t *testing.T) {
 
 func sameCall(a, b gate.Simple) bool { return a.Static == b.Static && slices.Equal(a.Argv, b.Argv) }
 
-func TestJoinersMeanWhatTheyMeant(t *testing.T) {
+func TestOperatorsKeepTheirMeaning(t *testing.T) {
 	for text, want := range map[string]string{
 		"false && echo a || echo b": "b\n", "true || echo a && echo b": "b\n",
 		"echo a | cat && echo b": "a\nb\n",

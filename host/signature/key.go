@@ -22,7 +22,7 @@ type Key struct {
 	after, before time.Time // zero: without bound
 }
 
-// Signer is a key with the name of who holds it.
+// Signer is a key with the name of its holder.
 type Signer struct {
 	Name string
 	Key  Key

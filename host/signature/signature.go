@@ -1,8 +1,8 @@
-// Package signature says whether a key has signed a plugin's module.
+// Package signature reports whether a key has signed a plugin's module.
 //
 // It reads OpenSSH signatures (ssh-keygen -Y sign -n caponier-plugin) and Sigstore bundles of a key
-// pair (cosign sign-blob --key … --bundle). It needs no network: transparency logs and timestamps
-// that a bundle brings are not read, and count for nothing.
+// pair (cosign sign-blob --key … --bundle). It needs no network. It ignores the transparency logs
+// and timestamps in a bundle.
 package signature
 
 import (
@@ -60,7 +60,7 @@ func verifySSH(sig, module []byte, k Key) error {
 	return nil
 }
 
-// By returns the names of those of signers who signed the module, or why none of them did.
+// By returns the names of the signers that signed the module. It returns an error if none did.
 func By(signers []Signer, sig, module []byte, now time.Time) (names []string, err error) {
 	if len(signers) == 0 {
 		return nil, errors.New("nobody is listed who may sign")

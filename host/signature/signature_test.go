@@ -65,7 +65,7 @@ func want(t *testing.T, what string, err error, why string) {
 	}
 }
 
-func TestWhatOpenSSHSigned(t *testing.T) {
+func TestOpenSSHSignatures(t *testing.T) {
 	for _, kind := range []string{"ed25519", "ecdsa", "rsa"} {
 		file, public := sshKey(t, kind)
 		k, err := signature.ParseKey(public)
@@ -95,7 +95,7 @@ func TestWhatOpenSSHSigned(t *testing.T) {
 	}
 }
 
-func TestAKeyCountsInItsTime(t *testing.T) {
+func TestAKeyIsValidOnlyInItsPeriod(t *testing.T) {
 	file, public := sshKey(t, "ed25519")
 	sig := sshSign(t, file, signature.Namespace, module)
 	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -170,7 +170,7 @@ func (p pair) bundle(t *testing.T, data []byte) string {
 		`"signature":%q}}`, b64(sum[:]), b64(sig))
 }
 
-func TestWhatCosignSigned(t *testing.T) {
+func TestCosignSignatures(t *testing.T) {
 	p, other := cosignKey(t), cosignKey(t)
 	k, err := signature.ParseKey(p.public)
 	if err != nil {

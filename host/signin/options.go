@@ -1,5 +1,5 @@
-// Package signin finds out who a person is by asking an OpenID provider, with the authorization
-// code flow and PKCE.
+// Package signin signs a person in at an OpenID provider, with the authorization code flow and
+// PKCE.
 package signin
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Options name the provider, and whom it may sign in. The zero value signs nobody in.
+// Options name the provider, and the people who may sign in. The zero value allows nobody.
 type Options struct {
 	Issuer       string `koanf:"issuer"` // https URL of the provider; "" for none
 	ClientID     string `koanf:"client_id"`
@@ -24,7 +24,7 @@ type Options struct {
 	People []Person `koanf:"people"` // nobody else is signed in
 }
 
-// Person says who a value of the claim is.
+// Person maps a value of the claim to a name.
 type Person struct {
 	Claim string `koanf:"claim"` // to the letter
 	Name  string `koanf:"name"`
@@ -81,7 +81,7 @@ func (o Options) Validate(names []string) error {
 	return nil
 }
 
-// name returns who the claims say that a person is.
+// name returns the name of the person whom the claims identify.
 func (o Options) name(claims map[string]any) (string, error) {
 	claim := o.claim()
 	value, _ := claims[claim].(string)
@@ -105,7 +105,7 @@ func (o Options) claim() string {
 	return o.Claim
 }
 
-// plainURL reports whether raw is a URL that nobody on the way can change, and no more than that.
+// plainURL reports whether raw is only a URL, and one to which a connection cannot be intercepted.
 func plainURL(raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && u.RawQuery == "" && private(u)

@@ -29,7 +29,7 @@ const (
 	often, burst = 2, 20
 )
 
-// Errors that say who has to do something. All others are about what came back from the provider.
+// Errors that tell who must act. All others are about the provider's answer.
 var (
 	ErrProvider = errors.New("the identity provider cannot be asked")
 	ErrOften    = errors.New("too many people begin to sign in")
@@ -49,7 +49,7 @@ type Provider struct {
 	since time.Time
 }
 
-// endpoints are those of the provider as it describes itself.
+// endpoints are the endpoints in the provider's own description.
 type endpoints struct {
 	oauth2.Config
 	verifier *oidc.IDTokenVerifier
@@ -91,8 +91,9 @@ func (s short) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// URL returns where a browser signs in. secret is known to that browser and this host alone, and
-// names one attempt: state, nonce and PKCE verifier come from it, each by a one-way function.
+// URL returns the address where a browser signs in. Only that browser and this host know secret. It
+// identifies one attempt: the state, the nonce and the PKCE verifier are derived from it, each with
+// a one-way function.
 func (p *Provider) URL(ctx context.Context, secret string) (string, error) {
 	if !p.begun.Allow() {
 		return "", ErrOften
@@ -115,8 +116,8 @@ func derive(secret, what string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
-// Name returns who came back from the provider, with these parameters, from the attempt with this
-// secret. The caller makes sure that an attempt comes back once.
+// Name returns the person who returned from the provider, with these parameters, for the attempt
+// with this secret. The caller must ensure that each attempt is used once.
 func (p *Provider) Name(ctx context.Context, secret string, back url.Values) (string, error) {
 	for _, k := range []string{"state", "code", "iss", "error"} {
 		if len(back[k]) > 1 {
@@ -158,7 +159,8 @@ func (p *Provider) Name(ctx context.Context, secret string, back url.Values) (st
 	return name, nil
 }
 
-// exchange tells a refusal of the provider from no answer. Neither text has the code or a token.
+// exchange distinguishes a refusal of the provider from a missing answer. Neither error contains
+// the code or a token.
 func exchange(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.Response.StatusCode < 500 {
@@ -173,7 +175,8 @@ func exchange(err error) error {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// claims returns those of an ID token that the provider signed for this client, and that holds now.
+// claims returns the claims of an ID token that the provider signed for this client, and that is
+// valid now.
 func (p *Provider) claims(ctx context.Context, at *endpoints, raw string) (map[string]any, error) {
 	token, err := at.verifier.Verify(oidc.ClientContext(ctx, p.client), raw)
 	if err != nil {
@@ -231,7 +234,7 @@ func (p *Provider) find(ctx context.Context) (*endpoints, error) {
 	if err := at.Claims(&says); err != nil {
 		return nil, err
 	}
-	// Some providers take S256 and do not list it. One that lists others alone does not.
+	// Some providers support S256 without listing it. A provider that lists only others does not.
 	if len(says.Methods) > 0 && !slices.Contains(says.Methods, "S256") {
 		return nil, fmt.Errorf("it takes PKCE with %.100q alone, not with S256", says.Methods)
 	}

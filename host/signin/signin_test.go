@@ -77,7 +77,7 @@ func TestAPersonIsSignedInWithPKCE(t *testing.T) {
 }
 
 // What comes back from the provider's page may be anybody's.
-func TestWhatComesBackIsNotBelieved(t *testing.T) {
+func TestForgedResponsesOfTheProviderAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(url.Values)
 		why    string
@@ -161,7 +161,7 @@ func TestACodeOfAnotherAttemptIsRefused(t *testing.T) {
 	}
 }
 
-func TestIDTokensThatProveNothingHere(t *testing.T) {
+func TestIDTokensThatAreNotForThisHostAreRefused(t *testing.T) {
 	now := time.Now().Unix()
 	set := func(k string, v any) func(map[string]any) {
 		return func(c map[string]any) { c[k] = v }
@@ -238,7 +238,7 @@ func TestOnlyAVerifiedEmailNamesAPerson(t *testing.T) {
 	}
 }
 
-func TestAProviderThatIsDownOrLies(t *testing.T) {
+func TestAnUnreachableOrLyingProviderIsReported(t *testing.T) {
 	set := func(k string, v any) func(map[string]any) {
 		return func(d map[string]any) { d[k] = v }
 	}

@@ -16,11 +16,11 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-// Ask runs a command on the node and returns its output. The error says that it did not end well.
+// Ask runs a command on the node and returns its output. It returns an error if the command fails.
 // It must be safe for concurrent use.
 type Ask func(ctx context.Context, argv ...string) ([]byte, error)
 
-// maxKeys bounds what is read for one operation.
+// maxKeys limits the number of keys of one operation.
 const maxKeys = 64
 
 // keys are the forms of [gate.Touched].About.
@@ -28,9 +28,9 @@ var keys = regexp.MustCompile(`^(guest:[1-9][0-9]{2,8}` +
 	`|(node|storage):[A-Za-z0-9][A-Za-z0-9._-]{0,99}` +
 	`|unit:[A-Za-z0-9_@:][A-Za-z0-9_@:.\\-]{0,254})$`)
 
-// Of reads what these keys are, as the node says, in their order, each once. What a guest is must
-// be known, or Of fails. A job or a dependency that cannot be read is named as such in Also: a
-// forced command of the node may not let it be read.
+// Of reads from the node what these keys are, in their order, each once. It fails if it cannot read
+// a guest. If it cannot read a job or a dependency, it says so in Also, because a forced command of
+// the node may not allow it.
 func Of(ctx context.Context, ask Ask, node string, about []string) ([]gate.Touched, error) {
 	if len(about) > maxKeys {
 		return nil, fmt.Errorf("%d things are touched; %d at most can be looked up", len(about),
@@ -174,7 +174,7 @@ type backup struct {
 	ID, Enabled, All, VMID, Exclude, Pool, Storage, Node word
 }
 
-// of reports whether a backup job saves a guest. A job is enabled unless it says otherwise.
+// of reports whether a backup job includes a guest. A job is enabled by default.
 func (b backup) of(g cluster.Guest) bool {
 	lists := func(ids word) bool {
 		return slices.Contains(strings.FieldsFunc(string(ids), func(r rune) bool {

@@ -102,7 +102,7 @@ func TestWhatElseIsTouched(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsSaid(t *testing.T) {
+func TestUnreadableDependenciesAreReported(t *testing.T) {
 	n := newNode()
 	delete(n.answers, "pvesh get /cluster/backup")
 	delete(n.answers, "pvesh get /cluster/replication")
@@ -136,7 +136,7 @@ func TestAGuestThatIsNotKnownIsAnError(t *testing.T) {
 	}
 }
 
-func TestAGuestOfWhichTheClusterSaysNothingSureIsAnError(t *testing.T) {
+func TestAGuestWithUnknownFactsIsAnError(t *testing.T) {
 	n := newNode()
 	n.answers["pvesh get /cluster/resources --type vm"] = strings.Replace(resources,
 		`"status":"stopped"`, `"status":"stopped","tags":"a=b"`, 1)
@@ -149,7 +149,7 @@ func TestAGuestOfWhichTheClusterSaysNothingSureIsAnError(t *testing.T) {
 	}
 }
 
-func TestAListOfGuestsThatCannotBeTrueIsAnError(t *testing.T) {
+func TestAContradictoryListOfGuestsIsAnError(t *testing.T) {
 	for claim, c := range map[string]struct{ answer, why string }{
 		"no list": {`null`, "no JSON list"},
 		"empty":   {`[]`, "says nothing"},

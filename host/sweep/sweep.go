@@ -13,7 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// name is that of the tool of the host, in core policy too.
+// name is the name of the host's tool, also in core policy.
 const name = "remove_leftovers"
 
 // most is how many names one call is decided with.
@@ -59,7 +59,7 @@ var errAway = errors.New("nothing else on it can be removed now")
 // Sweeper removes temporary directories of nodes, and temporary files of the workspace, which have
 // Node "". No field may be nil.
 type Sweeper struct {
-	// Left lists what is recorded and not in use.
+	// Left lists recorded files that are not in use.
 	Left func(context.Context) ([]gate.StageDir, error)
 	// Call makes a call of a tool as the host.
 	Call func(ctx context.Context, tool string, args any) gate.Answer

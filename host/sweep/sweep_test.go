@@ -13,7 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 )
 
-func TestANodeThatIsAwayIsSweptWhenItIsBack(t *testing.T) {
+func TestAnUnreachableNodeIsSweptWhenItReturns(t *testing.T) {
 	left := []gate.StageDir{{Node: "away", Dir: "/a"}, {Node: "away", Dir: "/b"},
 		{Node: "here", Dir: "/c"}, {Node: "", Dir: "agent/1"}, {Node: "", Dir: "agent/2"}}
 	var asked []string
@@ -44,7 +44,7 @@ func TestANodeThatIsAwayIsSweptWhenItIsBack(t *testing.T) {
 	}
 }
 
-func TestARefusedSweepIsSaidOnceUntilItIsAllowed(t *testing.T) {
+func TestARefusedSweepIsLoggedOnceUntilItIsAllowed(t *testing.T) {
 	var log bytes.Buffer
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))

@@ -1,4 +1,4 @@
-// Package systemd tells the service manager the state of this process.
+// Package systemd reports the state of this process to the service manager.
 package systemd
 
 import (
@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Notify tells the service manager the state of this process, as sd_notify(3) describes it:
+// Notify reports the state of this process to the service manager, as sd_notify(3) describes it:
 // READY=1, RELOADING=1, STOPPING=1 or WATCHDOG=1. Without NOTIFY_SOCKET it does nothing. An error
 // is logged and otherwise ignored.
 func Notify(state string) {
@@ -43,8 +43,8 @@ func Reloading() string {
 	return fmt.Sprintf("RELOADING=1\nMONOTONIC_USEC=%d", now.Nano()/1000)
 }
 
-// watchdogInterval returns how often the service manager wants to hear from this process: half of
-// WatchdogSec=, as sd_watchdog_enabled(3) recommends. It returns 0 when there is no watchdog.
+// watchdogInterval returns the interval of reports to the service manager: half of WatchdogSec=, as
+// sd_watchdog_enabled(3) recommends. It returns 0 when there is no watchdog.
 func watchdogInterval() time.Duration {
 	if pid := os.Getenv("WATCHDOG_PID"); pid != "" && pid != strconv.Itoa(os.Getpid()) {
 		return 0

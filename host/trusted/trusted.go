@@ -72,7 +72,7 @@ func ReadIn(root *os.Root, name string, limit int64) ([]byte, error) {
 	return read(root.Name()+string(os.PathSeparator)+name, limit, stat, open)
 }
 
-// flags never block, not even on a FIFO that nobody writes to.
+// flags never block, not even on a FIFO without a writer.
 const flags = os.O_RDONLY | syscall.O_NONBLOCK
 
 // read looks before it opens, because opening a device can have effects, and again afterwards,

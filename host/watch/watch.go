@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// settle is how long files must be quiet before they are read, because editors write a file in
-	// several steps; restless is when files that are never quiet are read all the same.
+	// settle is how long files must be unchanged before they are read, because editors write a file
+	// in several steps. restless is the time after which files that keep changing are read anyway.
 	settle   = 100 * time.Millisecond
 	restless = 5 * time.Second
 )
 
-// every is the time between two looks at files whose changes no event announces: those of a network
-// file system, or of a directory that was replaced.
+// every is the interval at which files are checked whose changes cause no event: files on a network
+// file system, or in a directory that was replaced.
 var every = 5 * time.Second
 
 // Files are files in some directories.
@@ -37,9 +37,9 @@ type Files struct {
 	Touched func()
 }
 
-// Follow calls changed at once, and then after each change of the files, until ctx ends. An error
-// says why changes may have been missed; the files are to be read all the same. Calls do not
-// overlap.
+// Follow calls changed at once, and then after each change of the files, until ctx ends. If its
+// argument is an error, changes may have been missed, and the caller must read the files anyway.
+// Calls do not overlap.
 func (f Files) Follow(ctx context.Context, changed func(missed error)) {
 	missed := func(err error) {
 		if err != nil {

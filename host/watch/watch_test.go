@@ -55,7 +55,7 @@ func quiet(t *testing.T, told <-chan error) {
 	}
 }
 
-func TestEachChangeIsToldOnce(t *testing.T) {
+func TestEachChangeIsReportedOnce(t *testing.T) {
 	dir := t.TempDir()
 	told := follow(t, Files{What: "x", Dirs: of(dir)})
 	if err := next(t, told); err != nil {
@@ -108,7 +108,7 @@ func TestAReplacedDirectoryIsFound(t *testing.T) {
 }
 
 // A file system that hangs is told of, once, and its change is told when it is back.
-func TestAHangingLookIsTold(t *testing.T) {
+func TestAHangingCheckIsReported(t *testing.T) {
 	every = 200 * time.Millisecond
 	t.Cleanup(func() { every = 5 * time.Second })
 	dir, hang, ask := t.TempDir(), make(chan struct{}), make(chan bool, 1)

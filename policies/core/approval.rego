@@ -8,18 +8,18 @@ package caponier.core.approval
 
 import data.caponier.core.tier
 
-# Where a person may approve: in a terminal, on the host's own page, in the caller's client. The
-# last is the caller's own word, so a site has to ask for it.
+# Where a person may approve: in a terminal, on the host's own page, or in the caller's client. The
+# host cannot verify an answer of the client, so a site must enable it.
 default channels := []
 
 channels := data.site.approval.channels
 
-# Whose approval counts on the first two. Who may sign in there is for the host's configuration.
+# Whose approval counts on the first two. The host's configuration says who may sign in there.
 default approvers := []
 
 approvers := data.site.approval.approvers
 
-# possible says that somebody can approve.
+# possible is true if somebody can approve.
 possible if "client" in channels
 
 possible if {
@@ -27,7 +27,7 @@ possible if {
 	count(approvers) > 0
 }
 
-# What an approval takes beside one yes, by tool; "*" is every tool without an entry of its own.
+# What an approval requires, by tool. "*" is every tool without its own entry.
 needed := needs if {
 	needs := data.site.approval.needs[tier.key]
 } else := needs if {
@@ -38,7 +38,7 @@ one := {"approvers": 1, "ticket": "", "reason": false}
 
 special if needed != one
 
-# Each yes that counts. One without a list is of a record from before there were lists.
+# The answers that count. Older records contain one answer and no list.
 yes contains answer if {
 	listed := object.get(input.confirmation, "answers", [{
 		"by": input.confirmation.by, "channel": input.confirmation.channel,
@@ -61,7 +61,7 @@ may_approve(answer) if {
 	answer.by in approvers
 }
 
-# The caller's own client speaks for nobody whom the site could name.
+# An answer of the caller's client has no name that a site could list.
 may_approve(answer) if {
 	answer.channel == "client"
 	not special
@@ -81,8 +81,8 @@ reasoned(note) if {
 	trim_space(note) != ""
 }
 
-# persons are those who said yes. A name in other letters is no other person. Who is at a terminal
-# can give any name: all that is said there counts as one person.
+# persons are those who approved. Names that differ only in case are one person. A person at a
+# terminal can use any name, so all answers from there count as one person.
 persons := on_pages | at_terminals
 
 on_pages := {lower(answer.by) | some answer in yes; answer.channel != "cli"}

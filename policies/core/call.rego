@@ -12,6 +12,6 @@ import data.caponier.core.decide
 # entrypoint: true
 decision := decide.answer("call")
 
-# allowed is the decision where it allows. The host finds from it which members of the input an
-# answer that allows depends on, and decides questions that agree in all of them once.
+# allowed is the decision if it allows. The host derives from it the members of the input on which
+# such an answer depends, and decides questions that agree in all of them only once.
 allowed := decide.allowed("call")

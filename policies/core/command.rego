@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   What the commands of a call and of an operation are, and which guests, nodes, services and paths
-#   their words name.
+#   The commands of a call or an operation, and the guests, nodes, services and paths that their
+#   words name.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -14,8 +14,8 @@ import data.caponier.core.tier
 
 operation_described := [measured(c.argv) | some c in input.command.calls]
 
-# Node commands of a call. Text for the inside of a guest is described only where the site decides
-# it by the table.
+# The commands of a call for a node. Text for the inside of a guest is included only if the site
+# decides it by the table.
 call_described := [measured(c.argv) |
 	some cmd in input.commands
 	by_table(cmd)
@@ -38,9 +38,8 @@ by_table(cmd) if not cmd.guest
 
 by_table(_) if data.site.guest_commands == "table"
 
-# measured adds the tier: the grammar's for the entry and for the services that it names, and what
-# the site makes of it, which can only be more. Guests that the site relaxes are spared what it
-# adds.
+# measured adds the tier: the grammar's tier for the entry and for the services that it names,
+# raised by the site. The site's raise does not apply to relaxed guests.
 measured(argv) := d if {
 	d := quick.of(argv)
 } else := object.union(d, {"rank": max({base(d)} | raised(d))}) if {
@@ -70,7 +69,7 @@ service_ranks(d) := ({tier.ranks[t] |
 	startswith(unit(s), "systemd-")
 }) | aliased_ranks
 
-# The node's own names for the units of an operation weigh as the words do.
+# The node's own names for the units of an operation count like the words.
 aliased_ranks := {tier.ranks[t] |
 	some s in input.target.services
 	some t, names in weighty
@@ -82,7 +81,7 @@ aliased_ranks := {tier.ranks[t] |
 
 weighty := {t: {unit(n) | some n in names} | some t, names in data.core.grammar.services}
 
-# The site raises an entry by name or with its whole group.
+# The site can raise a single entry, or a whole group.
 raised(d) := set() if {
 	not data.site.commands[d.id]
 	not data.site.commands[d.group]
@@ -125,15 +124,15 @@ services(words) := {unit(s) | some [kind, s] in words; kind in {"unit", "service
 
 paths(words, kind) := {p | some [k, p] in words; k == kind}
 
-# unit is the one name that a unit is compared by: with its suffix, and not by an alias.
+# unit is the name by which units are compared, with its suffix, and without aliases.
 unit(s) := object.get(data.core.grammar.aliases, suffixed(s), suffixed(s))
 
 suffixed(s) := s if {
 	regex.match(`\.(service|socket|target|timer|mount|automount|device|swap|path|slice|scope)$`, s)
 } else := concat("", [s, ".service"])
 
-# Mentions are wider than operands: a guest's number in a task id, a unit, a volume, a path or the
-# name of a device, a node's name in a task id or a path, and both in any word of a program that
+# Mentions include more than operands: a guest's number in a task id, a unit, a volume, a path or
+# the name of a device; a node's name in a task id or a path; and both in any word of a program that
 # only the site describes.
 mentioned_vmids(words) := (vmids(words) | {v |
 	some [kind, w] in words
@@ -158,8 +157,8 @@ mentioned_nodes(words) := (nodes(words) | {n |
 	some n in regex.split("[^0-9A-Za-z-]", w)
 }
 
-# What a word of a program that only the site describes may name besides: hosts, addresses and
-# services, whole or after a "@" or "=".
+# What else a word of a program may name that only the site describes: hosts, addresses and
+# services, as a whole or after "@" or "=".
 own_names(words) := {n |
 	some ["own", w] in words
 	some n in regex.split("[^0-9A-Za-z_.:-]", lower(w))
@@ -167,8 +166,8 @@ own_names(words) := {n |
 
 mentioned_services(words) := services(words) | {unit(n) | some n in own_names(words)}
 
-# numbers gives every run of digits in a word that could be a guest's number, also with letters
-# about it, as in vm102 and veth102i0.
+# numbers are all runs of digits in a word that could be a guest's number, also between letters, as
+# in vm102 and veth102i0.
 numbers(w) := {v |
 	some piece in regex.split("[^0-9A-Za-z]", w)
 	form := "^[A-Za-z]*([1-9][0-9]{2,8})([ip][0-9]{1,3})?$"

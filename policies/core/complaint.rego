@@ -1,7 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   Says which word of a refused command is in the way. Only refused commands are asked about.
+#   Names the word for which a command is refused. It is evaluated only for refused commands.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.complaint
@@ -30,7 +30,7 @@ about(call) := sprintf("%s has a word that a shell would expand", [say.quoted(ca
 	found := grammar.lookup(call.argv)
 }
 
-# has_entry is false where the program alone has an entry and the next word should be a sub-command.
+# has_entry is false if only the program has an entry, and the next word should be a sub-command.
 has_entry(argv) if {
 	found := grammar.lookup(argv)
 	not misses_sub_command(argv, found)
@@ -44,7 +44,7 @@ misses_sub_command(argv, found) if {
 	not startswith(w, "-")
 }
 
-# form shows what an entry takes: operands by kind, then options with their values.
+# form shows the words of an entry: operands by kind, then options with their values.
 form(entry) := short(takes(entry))
 
 takes(entry) := concat(" ", array.concat(operands, options)) if {

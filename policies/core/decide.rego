@@ -16,7 +16,7 @@ import data.caponier.core.tables
 import data.caponier.core.tier
 import data.caponier.core.undo
 
-# answer gives the decision about the input as a question of this kind.
+# answer is the decision on the input as a question of this kind.
 answer(kind) := decision if {
 	decision := allowed(kind)
 } else := {
@@ -36,8 +36,8 @@ answer(kind) := decision if {
 	told := reasons.told(unmet)
 }
 
-# allowed gives the decision where every check holds. It depends on less than one that refuses,
-# which says why.
+# allowed is the decision if every check holds. It depends on less of the input than a refusal,
+# which contains reasons.
 allowed(kind) := {
 	"schema": "caponier.decision/1", "allow": true, "tier": tier.name, "failed": [], "deny": [],
 	"confirm": false, "units": [], "lacks": [],
@@ -47,8 +47,8 @@ allowed(kind) := {
 	failed(kind) == set()
 }
 
-# failed gives the required checks that do not hold. A check that is undefined does not hold. An
-# input that is no question of this kind, and a list of checks that is not whole, fail "schema".
+# failed are the required checks that do not hold. An undefined check does not hold. If the input is
+# not a question of this kind, or the list of checks is incomplete, "schema" fails.
 failed(kind) := unmet if {
 	input.schema == concat("", ["caponier.", kind, "/1"])
 	required := tables.of.required[kind]
@@ -57,14 +57,14 @@ failed(kind) := unmet if {
 	unmet := {id | count(met) < count(required); some id in required; not id in met}
 } else := {"schema"}
 
-# lacking gives what can be looked up, where such things are all that is missing.
+# lacking contains what the host can look up, if nothing else is missing.
 lacking(unmet, id) := check[id].wanted if {
 	id in unmet
 	unmet - {"unit", "touched"} == set()
 } else := set()
 
-# unknown_guests are those whose facts would decide, since a person, where one can approve, and the
-# node are all that could be missing besides.
+# unknown_guests are the guests whose facts decide the question, because at most an approval and
+# facts of the node could be missing in addition.
 unknown_guests(unmet) := check.guests.wanted if {
 	"guests" in unmet
 	check.guests.guarded == set()
@@ -79,7 +79,7 @@ waits := {"confirmation"} if {
 	approval.possible
 } else := set()
 
-# What binds the host when it executes. Zero is no tighter than the host's own limits.
+# The obligations of the host when it executes. Zero keeps the host's own limits.
 obligations := object.union(
 	tables.of.obligations[log],
 	{

@@ -44,7 +44,7 @@ services[unit] contains entry if {
 	unit := command.unit(entry.service)
 }
 
-# The programs of which a role may run something.
+# The programs of which a role may run a command.
 programs[name] := {binary |
 	some binary, subs in lint.commands
 	some id, group in subs
@@ -54,7 +54,7 @@ programs[name] := {binary |
 	some name, role in data.site.roles
 }
 
-# What narrows each role further, and whether the time does of any.
+# The restricting keys of each role, and whether any role has hours.
 narrowed[name] := scope.narrowed(role) if {
 	some name, role in data.site.roles
 }
@@ -66,7 +66,7 @@ timed if {
 	"hours" in object.keys(role)
 }
 
-# The commands that a text for a node can hold.
+# The commands that text for a node can contain.
 runs := listing.runs
 
 # The entries of the grammar whose tier does not depend on words, each with what command.measured
@@ -101,7 +101,7 @@ known(id, entry) := {
 	"exact": count([1 | some key in ["gnu", "divider"]; entry[key]]) == 0,
 }
 
-# A first word says it all where no other can follow that names a sub-command.
+# The first word is enough if no sub-command can follow it.
 only(program, "") if {
 	object.keys(data.core.grammar.commands[program]) == {""}
 	not data.site.binaries[program]
@@ -120,18 +120,18 @@ settled(id, entry) if {
 	not data.site.commands[entry.group]
 }
 
-# What the site says of guests by what clusters say of them, and how old that may be.
+# The site's entries for guests by facts of their cluster, and the maximum age of these facts.
 guests := {
 	"raises": guests_of.raises, "max_age_s": guests_of.max_age_s, "lists": guests_of.lists,
 	"configs": guests_of.configs,
 }
 
-# whole says that the site's data has every key whose absence would widen something.
+# whole is true if the site's data has every key whose absence would allow more.
 default whole := false
 
 whole if count(lint.missing) == 0
 
-# The part of a decision that is the same for all questions, by how loudly it is logged.
+# The part of a decision that is the same for all questions, by its log level.
 obligations[log] := {
 	"timeout_ms": data.site.limits.timeout_ms, "max_bytes": data.site.limits.output_bytes,
 	"redact": data.site.redact, "channels": approval.channels, "approvers": approval.approvers,

@@ -1,4 +1,4 @@
-# What is wrong with the roles that everybody holds.
+# Mistakes in the roles that everybody holds.
 package caponier.core.lint
 
 problems contains sprintf("everybody: there is no role %q", [name]) if {

@@ -8,8 +8,8 @@
 #   - data.site: schema.site
 package caponier.core.files
 
-# Reading is green, what stays in the call's own stage is yellow, every other write is red. A
-# download writes to the workspace: yellow.
+# A read is green, a write in the call's own stage is yellow, and every other write is red. A
+# download writes to the workspace and is yellow.
 rank := 1 if {
 	input.file.action in {"stat", "list", "read"}
 } else := 2 if {
@@ -21,7 +21,7 @@ rank := 1 if {
 	input.file.action in {"write", "put", "remove"}
 }
 
-# staged says that a path lies in a directory that the call made for itself on this very node.
+# staged is true if a path is in a directory that the call created on the same node.
 staged(path) if {
 	clean(path)
 	some stage in input.parent.stages
@@ -30,7 +30,7 @@ staged(path) if {
 	startswith(path, concat("", [stage.dir, "/"]))
 }
 
-# clean says that a path is absolute, in its one shortest form, and no longer than Linux takes.
+# clean is true if a path is absolute, in its shortest form, and no longer than Linux allows.
 clean(path) if {
 	is_string(path)
 	count(path) <= 4096
@@ -51,9 +51,9 @@ readable(path) if {
 	not secret(path)
 }
 
-# commanded says that a command may name a path. The node follows links in it unseen, so it is a
-# listed path, or lies directly in a listed folder, which should be one that only root writes to.
-# Deeper folders may be anybody's. In /sys all links are the kernel's.
+# commanded is true if a command may name a path. The node follows links in the path, so the path
+# must be listed, or be directly in a listed folder, to which only root should be able to write.
+# Other users may own deeper folders. In /sys, all links belong to the kernel.
 commanded(path) if {
 	readable(path)
 	some listed in data.site.files.read
@@ -78,7 +78,8 @@ writable(path) if {
 	every s in split(path, "/") { not startswith(s, ".") }
 }
 
-# Where keys, passwords and live kernel or process state are: never, whatever the site lists.
+# Paths of keys, passwords, and live kernel or process state. They are refused even if the site
+# lists them.
 secret(path) if {
 	some hidden in unreadable
 	under(path, hidden)
@@ -110,7 +111,7 @@ unreadable := [
 	"/etc/sudoers.d", "/etc/ssl/private", "/run/credentials",
 ]
 
-# What runs as root on the node, or says what does.
+# Paths of programs that run as root on the node, or of files that configure such programs.
 unwritable := [
 	"/bin", "/boot", "/dev", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr/bin",
 	"/usr/sbin", "/usr/lib", "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib",

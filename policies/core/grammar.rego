@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   Reads argv by the command grammar. A command that the grammar does not describe in every word
-#   has no description.
+#   Reads argv by the command grammar. A command has a description only if the grammar describes
+#   every word.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.grammar
@@ -14,8 +14,8 @@ tables := data.core.grammar
 describe(argv) := read(lookup(argv))
 
 # read returns the description of an entry that lookup found. Most commands of tools need only the
-# first two forms. The third also knows dividers, guests, required options and operands that may be
-# missing; the last is how GNU programs read their words.
+# first two forms. The third also supports dividers, guests, required options and optional operands;
+# the last reads words like GNU programs do.
 read(found) := described(found, array.concat(found.words, plain), []) if {
 	not found.entry.gnu
 	not strings.any_prefix_match(found.rest, "-")
@@ -48,12 +48,13 @@ described(found, words, guest) := {
 	"own": found.own,
 }
 
-# A program that reads files when it is given paths, and else its input, has a group for the latter.
+# A program that reads files if it has paths, and otherwise its input, has a separate group for its
+# input.
 group(entry, words) := entry.bare if {
 	count([kind | some [kind, _] in words; kind in {"readpath", "stagepath"}]) == 0
 } else := entry.group
 
-# exact pairs operands with kinds where there is one word of its pattern for each kind.
+# exact pairs operands with kinds, if there is one matching word for each kind.
 exact(kinds, words) := pairs if {
 	count(words) == count(kinds)
 	pairs := [[kinds[i], w] |
@@ -64,9 +65,10 @@ exact(kinds, words) := pairs if {
 	count(pairs) == count(words)
 }
 
-# options_of takes the options and their values out. Every word that begins with a hyphen is an
-# option, exactly, and once. A value does not begin with one, so what a word is depends only on the
-# word before it. The value of a "switch" may be missing; it is 0 or 1.
+# options_of extracts the options and their values. Every word that begins with a hyphen is an
+# option, must match exactly, and may occur once. A value does not begin with a hyphen, so the
+# meaning of a word depends only on the word before it. The value of a "switch" is 0 or 1, and may
+# be missing.
 options_of(words, options) := {"values": [[kind, words[n + 1]]], "rest": rest} if {
 	n := count(words) - 2
 	kind := options[words[n]]
@@ -99,8 +101,8 @@ takes(kind, _) if not kind in {"flag", "switch"}
 
 takes("switch", next) if next in {"0", "1"}
 
-# lookup returns the entry of a command, the words that it leaves to be read, and those of an API
-# path. A program in "front" takes options before its sub-command and has other words for some
+# lookup returns the entry of a command, its remaining words, and the words of an API path. A
+# program in "front" accepts options before its sub-command, and has other words for some
 # sub-commands.
 lookup(argv) := object.union(found, {"rest": array.slice(argv, found.skip, count(argv))}) if {
 	not tables.front[argv[0]]
@@ -121,8 +123,8 @@ front_word(front, i, w) := object.get(front.words[i], w, w) if {
 	front.words[i]
 } else := w
 
-# Options before the sub-command are read with the others where the program does so, and where there
-# is no sub-command.
+# Options before the sub-command are read with the others, if the program does so, or if there is no
+# sub-command.
 front_stays(front, _, _) if front.permutes == true
 
 front_stays(_, at, argv) if at == count(argv)
@@ -162,7 +164,7 @@ entry_of(argv) := entry(concat(" ", [argv[0], argv[1]]), found, 2) if {
 
 entry(id, found, skip) := {"id": id, "entry": found, "skip": skip, "words": [], "own": false}
 
-# A word with a space in it could look like two words of a key, and an empty one like none, so these
+# A word with a space could look like two words of a key, and an empty word like none, so such words
 # are never part of a key.
 sub(argv, n) := concat(" ", array.slice(argv, 1, n)) if {
 	count(argv) >= n
@@ -177,8 +179,8 @@ commands(binary) := object.union(
 
 commands(binary) := data.site.binaries[binary] if not tables.commands[binary]
 
-# divider returns where "--" stands, or the end. An entry that does not take it refuses it as an
-# option that it does not know.
+# divider returns the index of "--", or the end. An entry that does not accept "--" refuses it as an
+# unknown option.
 divider(words, entry) := min([i | some i, w in words; w == "--"]) if {
 	entry.divider == true
 	"--" in words
@@ -196,7 +198,8 @@ guest_words(words, end, entry) := array.slice(words, end + 1, count(words)) if {
 }
 
 # typed pairs operands with kinds. The last kind may end in "?" (it may be missing) or "*" (any
-# number, at least none). A kind may be two, joined by "|": the first that fits is the word's.
+# number, at least none). A kind may consist of two kinds joined by "|"; the first that matches
+# applies.
 typed(kinds, given) := exact(kinds, given) if {
 	exact(kinds, given)
 } else := pairs if {
@@ -240,13 +243,14 @@ is(kind, w) if {
 	regex.match(tables.kinds[kind], w)
 }
 
-# No path is longer on Linux, in bytes with the final NUL; what is longer costs more than it says.
+# The maximum length of a path on Linux, in bytes with the final NUL. Longer paths only cost time.
 longest := 4095
 
 is("switch", w) if w in {"0", "1"}
 
 # api_path returns the shape of an API path, which has a placeholder for the segment after a word
-# such as nodes, and these segments with their kinds. A segment that is not of its kind leaves none.
+# such as nodes, and these segments with their kinds. If a segment is not of its kind, there is no
+# shape.
 api_path(path) := {"shape": shape, "words": words} if {
 	all := split(path, "/")
 	kinds := {i: kind | some i, _ in all; kind := tables.api.placeholders[all[i - 1]]}

@@ -41,7 +41,7 @@ gnu_words(words, entry) := typed(entry.operands, words) if {
 	bounded(entry, operands)
 }
 
-# A program that reports every so many seconds has to be told how often, too.
+# A program that reports at an interval must also have a number of reports.
 bounded(entry, _) if not entry.interval
 
 bounded(entry, operands) if {
@@ -107,7 +107,8 @@ bare_kind(kind) := trim_right(kind, "?*") if {
 	is_string(kind)
 } else := kind
 
-# option returns what one word says, as [option, kind, value]; joined short options say several.
+# option returns the options of one word, as [option, kind, value]; joined short options return
+# several.
 option(w, value, options) := [[w, kind, null]] if {
 	kind := options[w]
 	kind in {"flag", "flag*"}
@@ -137,7 +138,7 @@ with_equals(key, options) := options[concat("", [key, "="])] if {
 	valued(kind)
 }
 
-# cluster takes joined short options apart: flags, then perhaps one that takes a value, which may
+# cluster splits joined short options: flags, and then at most one option with a value, which may
 # follow in the same word.
 cluster(w, options) := {"flags": flags, "key": key, "value": value} if {
 	regex.match(`^-[A-Za-z0-9]`, w)

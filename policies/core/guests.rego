@@ -1,9 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   Which guests a question names, and what the site says of guests by their tags, pools, names and
-#   nodes, as the host found these in the cluster. Such facts can refuse and raise, and never
-#   grant. The right to write a tag gives no power over what a site allows.
+#   The guests that a question names, and the site's entries for guests by their tags, pools, names
+#   and nodes, as the host found these in the cluster. Such facts can refuse and raise, but never
+#   grant. A person who can write a tag cannot gain a right by it.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -17,7 +17,7 @@ import data.caponier.core.tier
 
 ranks := {"green": 1, "yellow": 2, "red": 3, "black": 4}
 
-# named are the guests that the question names, however it names them.
+# named are the guests that the question names in any way.
 named contains id if some id in input.targets.vmids
 
 named contains id if {
@@ -25,7 +25,7 @@ named contains id if {
 	some id in command.mentioned_vmids(words)
 }
 
-# A guest's number in a path, or in a unit such as pve-container@103, is that guest.
+# A guest's number in a path, or in a unit such as pve-container@103, names that guest.
 named contains id if {
 	some text in texts
 	some id in command.numbers(text)
@@ -50,9 +50,9 @@ texts contains p if {
 	not files.staged(p)
 }
 
-# used says that the site says something of guests by what their cluster says of them: lists by what
-# is in its list, raises that it raises tiers by it, and configs by what is in their configurations.
-# None changes as long as a policy is in force: see package derived.
+# used tells how the site uses facts of guests: lists, if it uses the list of a cluster; raises, if
+# it raises tiers by it; and configs, if it uses the guests' configurations. These values do not
+# change while a policy is in force; see package derived.
 default used := false
 
 used if lists
@@ -79,13 +79,12 @@ raises if {
 	count(data.site.raised[key]) > 0
 }
 
-# max_age_s is how old such facts may be.
+# max_age_s is the maximum age of such facts.
 default max_age_s := 30
 
 max_age_s := data.site.guest_facts.max_age_s
 
-# unknown are the named guests of which such facts are not there, are too old, or are not all that
-# there is.
+# unknown are the named guests whose facts are missing, too old or incomplete.
 unknown := {id |
 	asked_for
 	some id in named
@@ -96,7 +95,7 @@ asked_for if tables.of.guests.lists
 
 asked_for if configured
 
-# configured says that the guests' configurations count: they do above green.
+# configured is true if the guests' configurations count, which is above green.
 configured if {
 	tables.of.guests.configs
 	tier.rank > 1
@@ -114,11 +113,11 @@ settled(_) if not configured
 
 settled(fact) if fact.protection in {"on", "off"}
 
-# A guest that is not there protects nothing.
+# A guest that does not exist is not protected.
 settled(fact) if fact.kind == ""
 
-# entries are those of a section of the site's data that a guest falls under: by a tag in any letter
-# case, by its pool or one that holds that, by its whole name, by the node that it is on.
+# entries are the entries of a section of the site's data that match a guest: by a tag in any letter
+# case, by its pool or a parent of the pool, by its whole name, or by its node.
 entries(section, fact) := {["tags", tag, e] |
 	some tag, e in section.tags
 	some t in fact.tags
@@ -137,7 +136,7 @@ within(pool, pool)
 
 within(pool, outer) if startswith(pool, concat("", [outer, "/"]))
 
-# protecting are the entries of protected that a named guest falls under, with the guest.
+# protecting are the entries of protected that match a named guest, with the guest.
 protecting contains [id, kind, name, entry] if {
 	some id in named
 	some [kind, name, entry] in entries(data.site.protected, input.guests[id])
@@ -149,13 +148,13 @@ protecting contains [id, "protection", "on", data.site.protected.protection] if 
 	input.guests[id].protection == "on"
 }
 
-# raised is the rank that a question above green has at least.
+# raised is the minimum rank of a question above green.
 raised := max({0} | {ranks[entry.tier] |
 	some id in named
 	some [_, _, entry] in entries(data.site.raised, input.guests[id])
 })
 
-# raising says which guests raise it, by what.
+# raising are the guests that raise it, with the entries.
 raising := concat("; ", [sprintf("guest %s is raised to %s by its %s %s", [
 	label(id), entry.tier, trim_suffix(kind, "s"), say.cut(name, 60),
 ]) |
@@ -164,7 +163,7 @@ raising := concat("; ", [sprintf("guest %s is raised to %s by its %s %s", [
 	ranks[entry.tier] == raised
 ])
 
-# label is a guest by its number, and by its name where that is known.
+# label is the number of a guest, and its name if it is known.
 label(id) := sprintf("%s (%s)", [id, say.cut(input.guests[id].name, 40)]) if {
 	input.guests[id].name != ""
 } else := id

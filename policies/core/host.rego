@@ -2,7 +2,7 @@
 # scope: package
 # description: >-
 #   What the host itself may do, as the principal "host" - its tools, each with its tier and with
-#   the operations and commands that it may ask for. A site can refuse more of it, and grant none.
+#   the operations and commands that it may ask for. A site can only refuse more.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -38,15 +38,15 @@ tools := {
 	},
 }
 
-# How the host finds a guest, and what snapshots it has and can have.
+# The commands with which the host finds a guest and its snapshots.
 looks := [
 	"pvesh get /cluster/resources",
 	"pvesh get /nodes/{node}/lxc/{vmid}/feature", "pvesh get /nodes/{node}/qemu/{vmid}/feature",
 	"pvesh get /nodes/{node}/lxc/{vmid}/snapshot", "pvesh get /nodes/{node}/qemu/{vmid}/snapshot",
 ]
 
-# claimed says that the question claims to be of the host in some way, itself that it is in every
-# way. What is claimed only is nobody's: no role is held in it.
+# claimed is true if any field of the question says "host", and itself if all of them do. A question
+# that is only claimed holds no role.
 claimed if input.principal.id == "host"
 
 claimed if input.principal.auth == "host"
@@ -62,7 +62,7 @@ itself if {
 	input.principal.id == "host"
 }
 
-# granted says that the tool is one of the host's, and no more than that.
+# granted is true if the tool is one of the host's, with no more than its entry.
 granted if {
 	itself
 	tool := tools[input.tool.name]
@@ -70,7 +70,7 @@ granted if {
 	every c in input.tool.commands { c in tool.commands }
 }
 
-# clear says that an operation of the tool runs only commands of the table.
+# clear is true if an operation of the tool runs only commands of the table.
 clear if {
 	granted
 	input.schema != "caponier.operation/1"
@@ -85,10 +85,10 @@ clear if {
 	}
 }
 
-# A snapshot of the host is named after the call that it was taken for.
+# The name of a host's snapshot contains the id of its call.
 own_snapshot(name) if regex.match(`^caponier-[0-9a-v]{26}$`, name)
 
-# looks_at says that a file operation reads what calls may replace.
+# looks_at is true if a file operation reads a file that calls may replace.
 looks_at if {
 	granted
 	input.file.action in {"stat", "read"}
@@ -96,7 +96,7 @@ looks_at if {
 	input.file.path in input.parent.targets.paths
 }
 
-# discards says that a file operation removes something temporary by a name that the host makes.
+# discards is true if a file operation removes something temporary whose name the host made.
 discards if {
 	granted
 	input.file.action == "discard"

@@ -1,9 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   What a site's data grants and can never work, by what the tools in the lock declare. The host
-#   gives data.inventory.declares when a policy is loaded - by KIND:NAME the imports and commands.
-#   The data can decide all the same.
+#   Grants in a site's data that can never work, because of what the tools in the lock declare. The
+#   host gives data.inventory.declares when a policy is loaded - by KIND:NAME the imports and
+#   commands. The data can decide all the same.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.idle
@@ -12,7 +12,7 @@ import data.caponier.core.lint
 import data.caponier.core.listing
 import data.caponier.core.tier
 
-# Tools whose calls could get as far as to an operation.
+# Tools whose calls could reach an operation.
 declares[key] := tool if {
 	some key, tool in data.inventory.declares
 	tier.ranks[data.site.tiers[key]] < 4
@@ -37,7 +37,7 @@ warnings contains problem if {
 	)
 }
 
-# needs are the ranks that the tool's operations have at least, each with its reason.
+# needs are the minimum ranks of the tool's operations, each with its reason.
 needs[key] contains [rank, sprintf("%s that it runs is %s", [c, tier.names[rank]])] if {
 	some key, tool in declares
 	some c in tool.commands
@@ -69,7 +69,7 @@ spared(why) if {
 	startswith(why, concat("", [c, " that it runs"]))
 }
 
-# A role alone must grant all that a call needs.
+# One role must grant everything that a call needs.
 warnings contains problem if {
 	some name, role in data.site.roles
 	some said in role.tools

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: Which nodes a question names, and what else the same machines are called.
+# description: The nodes that a question names, and the other names of the same machines.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,7 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   What is wrong with a site's data beyond its schema. The host refuses to load data with
+#   Mistakes in a site's data that its schema cannot find. The host refuses to load data with
 #   problems; plain opa can list them too.
 # schemas:
 #   - data.site: schema.site
@@ -46,7 +46,7 @@ commands[binary][id] := entry.group if {
 	binary := split(id, " ")[0]
 }
 
-# needed are the keys whose absence would widen what is allowed, each with the line to add.
+# needed are the keys whose absence would allow more, each with the line to add.
 needed := {
 	"protected/nodes": "nodes: {}", "protected/vmids": "vmids: {}", "protected/hosts": "hosts: {}",
 	"protected/services": "services: []", "commands": "commands: {}",
@@ -129,7 +129,7 @@ problems contains problem if {
 	)
 }
 
-# A pattern that is none would be an error in every decision.
+# An invalid pattern would be an error in every decision.
 problems contains problem if {
 	some section in ["protected", "raised"]
 	some pattern, _ in data.site[section].names
@@ -231,8 +231,8 @@ ranks_in(group) := {tier.ranks[e.tier] | some e in entries; e.group == group} | 
 	r := tier.ranks[e.tier]
 }
 
-# The same effect is reached by several entries, "pct start" and "pvesh create …/status/start": one
-# raised alone is a door beside an open one.
+# Several entries can have the same effect, such as "pct start" and "pvesh create …/status/start".
+# If only one is raised, the others bypass it.
 problems contains problem if {
 	some id, c in data.site.commands
 	count({other | some other, e in entries; e.group == entries[id].group}) > 1
@@ -276,8 +276,8 @@ problems contains problem if {
 	)
 }
 
-# A site may add sub-commands to a program of the grammar, but none that the program could take for
-# one of the grammar: pct and ip complete abbreviations, and options and operands are no
+# A site may add sub-commands to a program of the grammar, but none that the program could confuse
+# with one of the grammar: pct and ip complete abbreviations, and options and operands are not
 # sub-commands.
 redescribed(binary, sub) if {
 	some known, _ in grammar.commands[binary]
@@ -289,7 +289,7 @@ redescribed(binary, sub) if {
 	not regex.match(`^[A-Za-z]`, sub)
 }
 
-# A program without sub-commands would take one for an operand: "reboot now" is a reboot.
+# A program without sub-commands would read one as an operand: "reboot now" is a reboot.
 redescribed(binary, _) if object.keys(grammar.commands[binary]) == {""}
 
 redescribed(binary, _) if count(grammar.commands[binary][""].operands) > 0
@@ -367,7 +367,8 @@ problems contains sprintf("files/write: %q can never be written", [p]) if {
 	files.under(p, fixed)
 }
 
-# A folder above what stays closed cannot be listed: new secrets appear in it that no list knows.
+# A folder above a closed path cannot be listed, because new secrets can appear in it that no list
+# contains.
 problems contains problem if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
@@ -449,7 +450,8 @@ problems contains sprintf("plugins/trust/%s: has neither keys nor identities", [
 	not t.identities
 }
 
-# A star must not reach over the name of who owns a path: anybody can have a name that begins so.
+# A star must not match a part of an owner's name, because anybody can register a name with the same
+# beginning.
 problems contains problem if {
 	some who, t in data.site.plugins.trust
 	some i, identity in t.identities

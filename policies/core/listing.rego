@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   The command grammar as people read it: every entry with what it takes and the tier that it has
-#   here; and which entries a caller may run.
+#   The command grammar in a form for people - every entry with its words and its tier on this site
+#   - and the entries that a caller may run.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.listing
@@ -42,9 +42,10 @@ value(k) := "" if {
 	k in {"flag", "flag*"}
 } else := complaint.kind(k)
 
-# runs are the entries that a text for a node can be, with the group and the rank in which they are
-# granted. What runs inside of a guest is refused there, and what takes a path that only a running
-# call can have. A program that reads files, or what is piped into it, has a group for the latter.
+# runs are the entries that a text for a node can run, with the group and the rank in which they are
+# granted. Entries that run inside a guest are refused there, and so are entries with a path that
+# only a running call can have. A program that reads files or its input has a separate group for its
+# input.
 runs := [{"group": g, "rank": r, "piped": piped, "ids": ids} |
 	some [g, r, piped], ids in classes
 ]
@@ -63,9 +64,9 @@ staged(e) if {
 	kind in {"stagepath", "guestpath"}
 }
 
-# allowed is what the caller may run of the commands that input.word names. Each of input.questions
-# is a call of a tool that takes command text, on one node, as this caller would make it, without
-# the text.
+# allowed are the commands named by input.word that the caller may run. Each of input.questions is a
+# call of a tool that takes command text, on one node, as this caller would make it, without the
+# text.
 allowed := {
 	"tools": [{"tool": t, "nodes": sort(nodes)} | some t, nodes in reached],
 	"programs": [counted(p) | some p in sort(programs)],
@@ -74,8 +75,8 @@ allowed := {
 }
 
 # doors are the ways through the checks that do not depend on the text: with this tool, on this
-# node, a command that makes the call of this rank, granted by these roles. A red call is none where
-# nobody can approve it.
+# node, a command that makes the call of this rank, granted by these roles. There is no way for a
+# red call if nobody can approve it.
 doors contains {"tool": q.tool.name, "node": n, "least": least, "rank": r, "roles": granting} if {
 	some q in input.questions
 	some n in q.targets.nodes
@@ -94,10 +95,10 @@ possible(3) if approval.possible
 
 possible(3) if data.site.approval.argument == true
 
-# ways are the doors by where they are, so that nodes that are alike are looked at once.
+# ways are the doors grouped by node, so that nodes with the same doors are examined once.
 ways[[d.tool, d.least, d.rank, d.roles]] contains d.node if some d in doors
 
-# found are the commands that go through a way.
+# found are the commands that a way allows.
 found contains {"tool": tool, "rank": r, "nodes": nodes, "piped": class.piped, "ids": ids} if {
 	some [tool, least, r, granting], nodes in ways
 	some class in tables.runs
@@ -117,7 +118,8 @@ granted(granting, class) := {id | some id in class.ids} if {
 
 known := {id | some class in tables.runs; some id in class.ids}
 
-# chosen are the program's or the sub-command's, or else those that have the word in them.
+# chosen are the commands of the program or the sub-command, or otherwise those that contain the
+# word.
 chosen := known if {
 	input.word == ""
 } else := exact if {
@@ -134,7 +136,7 @@ reached[row.tool] contains n if {
 	some n in row.nodes
 }
 
-# A command counts in the lowest tier that it has for the caller.
+# A command has the lowest of its tiers for the caller.
 in_tier[r] := union({row.ids | some row in found; row.rank == r}) if some r in [1, 2, 3]
 
 lowest := {
@@ -164,7 +166,7 @@ merged[[id, row.rank, sort(row.nodes), row.piped]] contains row.tool if {
 	not covered(id, row)
 }
 
-# covered says that a command which runs behind a pipe also runs by itself.
+# covered is true if a command that may run after a pipe may also run by itself.
 covered(id, row) if {
 	row.piped
 	some other in found
@@ -185,8 +187,8 @@ told([id, r, nodes, piped]) := {
 
 entries := object.union(lint.entries, lint.owned)
 
-# able are those commands of a call's tool that the call may come to, for who the caller is and what
-# the call acts on. Their words are for the operation to decide.
+# able are the commands of a call's tool that the call may run, for this caller and these targets.
+# The operation decides their words.
 able contains c if {
 	some c in input.tool.commands
 	c != "*"
@@ -216,12 +218,12 @@ listed(name, key) := null if {
 	scope.of(name)[key]
 } else := null
 
-# asked says whether a person is asked before a call of this rank.
+# asked is true if a person is asked before a call of this rank.
 default asked(_) := false
 
 asked(3) if not data.site.approval.argument == true
 
-# Few entries are shown whole.
+# If there are few entries, they are shown in full.
 most := 4000 if {
 	count(rest) <= 5
 } else := 300

@@ -1,17 +1,17 @@
 # METADATA
 # scope: package
 # description: >-
-#   Names in a site's data that neither the lock nor the inventory has: misspelt, or of something
-#   that is gone; and tools that do the same job as others, of which less is asked. The host gives
-#   data.inventory when a policy is loaded: tools as KIND:NAME, aliases from KIND:NAME to KIND:NAME,
-#   and nodes. What it does not know it leaves out.
+#   Names in a site's data that are neither in the lock nor in the inventory, because they are
+#   misspelled or outdated, and aliases for which the site requires less than for the tool. The host
+#   gives data.inventory when a policy is loaded: tools as KIND:NAME, aliases from KIND:NAME to
+#   KIND:NAME, and nodes. The host leaves out what it does not know.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.names
 
 import data.caponier.core.tier
 
-# A node that is misspelt is neither protected nor granted, so the host refuses to load the data.
+# A misspelled node is neither protected nor granted, so the host refuses to load the data.
 problems contains sprintf("%s/%s: there is no node %q", [place, name, name]) if {
 	data.inventory.nodes
 	some [place, name] in nodes
@@ -38,8 +38,8 @@ nodes contains [sprintf("roles/%s/nodes", [role]), name] if {
 	some name in r.nodes
 }
 
-# A tool that is misspelt can never be called. The data can decide all the same: it may name tools
-# of plugins that are not in this lock.
+# A misspelled tool can never be called. The host still loads the data, because it may name tools of
+# plugins that are not in this lock.
 warnings contains sprintf("tiers/%s: there is no %s %q", [key, kind, name]) if {
 	data.inventory.tools
 	some key, _ in data.site.tiers
@@ -62,7 +62,7 @@ warnings contains sprintf("approval/needs/%s: there is no such tool", [key]) if 
 	not key in data.inventory.tools
 }
 
-# What is asked of a tool has to be asked of those that do the same job, or its callers take these.
+# A site must require the same for a tool and its aliases. Otherwise callers could use the alias.
 problems contains problem if {
 	some [place, key, wanted] in asked
 	some other in same[key]
@@ -100,7 +100,7 @@ asked contains ["approval/needs", key, needs] if some key, needs in data.site.ap
 
 key_of(name) := concat(":", ["tool", name])
 
-# A tier of its own can be meant so: a site may switch one of the two to another risk class.
+# Different tiers may be intended: a site may set another risk class for one of the two.
 warnings contains problem if {
 	some key, others in same
 	some other in others

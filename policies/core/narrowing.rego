@@ -1,4 +1,4 @@
-# What is wrong with what narrows roles further.
+# Mistakes in the keys that restrict roles further.
 package caponier.core.lint
 
 import data.caponier.core.command
@@ -30,7 +30,7 @@ problems contains problem if {
 	problem := sprintf("roles/%s/paths: %q is not an absolute path in its shortest form", [name, p])
 }
 
-# A role's path that has nothing in common with those of the site is most likely a mistake.
+# A role's path that shares nothing with the site's paths is most likely a mistake.
 problems contains problem if {
 	some name, role in data.site.roles
 	some p in role.paths

@@ -14,5 +14,5 @@ import data.caponier.core.decide
 # entrypoint: true
 decision := decide.answer("plan")
 
-# allowed is the decision where it allows, as in caponier.core.call.
+# allowed is the decision if it allows, as in caponier.core.call.
 allowed := decide.allowed("plan")

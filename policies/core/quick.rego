@@ -1,8 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   The commands that tools run most often, by the tables that derived.plain and derived.shapes made
-#   of the grammar and the site. They say what package command would find out word by word.
+#   The commands that tools run most often, with the tables derived.plain and derived.shapes, which
+#   are made from the grammar and the site. They have the same result as package command, which
+#   reads word by word.
 # schemas:
 #   - data.site: schema.site
 package caponier.core.quick
@@ -10,8 +11,8 @@ package caponier.core.quick
 import data.caponier.core.grammar
 import data.caponier.core.tables
 
-# of gives what command.measured does for a command of which the tables hold all but the words, and
-# nothing for any other.
+# of is the value of command.measured for a command of which the tables contain everything except
+# the words. It is undefined for any other.
 of(argv) := found.measured if {
 	found := tables.of.plain[argv[0]][""]
 	found.alone == true

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   What a refusal says - what was refused, which rule and entry, what would work. Words of the
-#   caller are shown as data, never as text.
+#   The text of a refusal - what was refused, by which rule and entry, and what would work. Words of
+#   the caller are quoted, never inserted as text.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -11,8 +11,8 @@ package caponier.core.reasons
 import data.caponier.core.check
 import data.caponier.core.say
 
-# told leaves out the failed checks of which another one that failed is the cause, and names the
-# part of a role that is missing.
+# told leaves out failed checks that another failed check causes, and names the missing part of a
+# role.
 told(failed) := causes if {
 	named := {id | some f in failed; some id in blamed(f)}
 	causes := {id | some id in named; count(after(id) & named) == 0}
@@ -27,7 +27,7 @@ after(id) := check[id].after - {id} if {
 	check[id].after
 } else := set()
 
-# of gives the reasons, the most telling first, as many as fit into a refusal that is read.
+# of are the reasons, the most useful first, as many as fit into a readable refusal.
 of(failed) := [r |
 	all := [{"id": id, "msg": message(id)} | some [_, id] in ranked(failed)]
 	some i, r in all
@@ -41,7 +41,7 @@ fits(all, i) if {
 	sum([count(r.msg) | some j, r in all; j <= i]) <= 520
 }
 
-# The site's own rules say themselves why they refuse.
+# The site's own rules have their own messages.
 ranked(failed) := sort([[order(id), id] | some id in failed; id != "site"])
 
 order(id) := check[id].order if {

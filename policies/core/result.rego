@@ -1,9 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   May what came of an operation or a call go back to the client? The host finds secrets with
-#   detectors; here stands what becomes of their hits. The host refuses a result when it has no
-#   answer, or one without an action for each detector that hit.
+#   May the result of an operation or a call go back to the client? The host finds secrets with
+#   detectors. This package decides what to do with their hits. The host refuses a result if there
+#   is no answer, or if the answer lacks an action for a detector that hit.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -26,8 +26,7 @@ answer := {
 # entrypoint: true
 detectors := {name: d.pattern | some name, d in data.site.results.detectors}
 
-# What the host recorded to take a call back goes to nodes, and the results of the host's own calls
-# go to nobody.
+# Records for undo go to nodes, and the results of the host's own calls are not returned to anybody.
 action(_) := "allow" if {
 	input.op == "undo_steps"
 } else := "allow" if {
@@ -41,11 +40,11 @@ action(name) := found if {
 	found := object.get(data.site, ["results", "actions", name], otherwise)
 }
 
-# builtin are the detectors of the host, and what becomes of their hits where a site says nothing.
-# Tokens are what some tools are asked for.
+# builtin are the host's detectors, with the actions if a site sets none. Some tools are meant to
+# return tokens.
 builtin := {"private_key": "mask", "password_hash": "mask", "token": "allow", "cloud": "allow"}
 
-# The site's rules see the roles that hold here, as in other questions.
+# The site's rules see the effective roles, as in other questions.
 denials contains d if {
 	some d in data.caponier.site.result.deny with input.principal.roles as effective
 }

@@ -1,7 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   Which roles the principal holds, and which of them grant the question. One role alone must
+#   The roles that the principal holds, and those that grant the question. One single role must
 #   grant all of it.
 # schemas:
 #   - input: schema.input
@@ -17,8 +17,8 @@ import data.caponier.core.tier
 
 held contains name if some name in own
 
-# Whoever holds a role of its own holds those of everybody too. A credential that names roles leaves
-# a listed principal only these.
+# A principal with at least one role also holds the roles of everybody. If a credential names roles,
+# a listed principal has only these.
 held contains name if {
 	not host.claimed
 	own != set()
@@ -33,7 +33,7 @@ shared(name) if kept(name)
 
 shared(_) if not data.site.principals[input.principal.id]
 
-# A listed principal has the roles of the site's data. A credential that names roles narrows them.
+# A listed principal has the roles of the site's data. A credential that names roles reduces them.
 own contains name if {
 	not host.claimed
 	entry := data.site.principals[input.principal.id]
@@ -42,8 +42,8 @@ own contains name if {
 	kept(name)
 }
 
-# One that is not listed, and that an identity provider vouches for, has those of its claimed roles
-# that the site accepts from claims.
+# A principal that is not listed, but that an identity provider authenticated, has those of its
+# claimed roles that the site accepts from claims.
 own contains name if {
 	not host.claimed
 	input.principal.auth == "oidc"
@@ -52,11 +52,11 @@ own contains name if {
 	name in data.site.claimable_roles
 }
 
-# The host holds one role, which is core's. A role of that name in the site's data is another one,
-# which it does not hold.
+# The host holds one role, which belongs to core. A role with the same name in the site's data is a
+# different role, which the host does not hold.
 held contains "host" if host.itself
 
-# A credential that could name roles and names none leaves none.
+# A credential that could name roles but names none leaves no role.
 kept(_) if {
 	input.principal.narrowed == false
 	input.principal.credential_roles == []
@@ -76,7 +76,7 @@ granting contains name if {
 
 granting contains "host" if host.granted
 
-# lists_commands says that the principal may be told which commands it may run.
+# lists_commands is true if the principal may list the commands that it may run.
 lists_commands if {
 	not host.itself
 	data.site.tiers["tool:list_allowed_commands"] == "green"
@@ -91,7 +91,7 @@ clear contains name if {
 	scope.open(name)
 }
 
-# fit are those that would, at some time.
+# fit are the roles that would grant it at some time.
 fit contains name if {
 	not host.itself
 	some name in granting

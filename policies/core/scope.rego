@@ -1,9 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   What narrows a role further - the guests, services, hosts and paths that a question may name in
-#   it, and the hours. Each key that a role has narrows it, by itself. What an operation names
-#   counts with what its call named.
+#   The keys that restrict a role further - the guests, services, hosts and paths that a question
+#   may name, and the hours. Each key restricts the role independently. For an operation, the names
+#   of its call count too.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -17,10 +17,10 @@ import data.caponier.core.tier
 
 kinds := {"guests", "services", "hosts", "paths"}
 
-# of are the narrowing keys of a role, {} for one that has none. It is undefined for no role.
+# of are the restricting keys of a role, or {} for a role without any. It is defined for every role.
 of(name) := tables.of.narrowed[name]
 
-# covers says that all that is named is listed where the role lists anything of its kind.
+# covers is true if the role lists everything that is named, for each kind that it lists at all.
 covers(name) if of(name) == {}
 
 covers(name) if {
@@ -37,7 +37,7 @@ within(kind, narrow) if {
 	beyond(kind, narrow[kind]) == set()
 }
 
-# beyond are the named ones that are not listed.
+# beyond are the names that are not listed.
 beyond("guests", listed) := {id | some id in named_guests; not id in listed}
 
 beyond("services", listed) := {s | some s in named_services; not s in listed}
@@ -76,7 +76,7 @@ named_services contains command.unit(s) if some s in input.targets.services
 
 named_services contains command.unit(s) if some s in input.parent.targets.services
 
-# The node's own names for a unit count too: under another name it may be more than what is listed.
+# The node's own names for a unit count too, because another name may not be listed.
 named_services contains command.unit(s) if some s in input.target.services
 
 named_services contains s if some s in command.services(words)
@@ -115,8 +115,8 @@ path_words(all) := {p | some ["readpath", p] in all} | {p |
 	p := substring(w, at, -1)
 }
 
-# aimed says that what is above green names something, if the role lists guests or services: what
-# stops all guests of a node, or the node, names none.
+# aimed is true if a command above green names something, in case the role lists guests or services.
+# A command that stops all guests of a node, or the node, names none.
 aimed(narrow) if {
 	not narrow.guests
 	not narrow.services
@@ -126,7 +126,7 @@ aimed(_) if pointed
 
 pointed if tier.rank == 1
 
-# Whether a thing is seen, or a call that lacks a target, which check target refuses.
+# A question about visibility, or a call without a target, which check target refuses.
 pointed if input.schema == "caponier.visible/1"
 
 pointed if {
@@ -160,7 +160,7 @@ pointed if {
 	points(input.parent.targets)
 }
 
-# A file and a host are named by the operation, and a call's own text was decided with it.
+# The operation names its file or host, and a call's own text was decided with the call.
 pointed if {
 	input.schema == "caponier.operation/1"
 	input.command == null
@@ -186,7 +186,7 @@ points(targets) if {
 	count(targets[kind]) > 0
 }
 
-# speaks says that a command reads, or names something.
+# speaks is true if a command reads, or names something.
 speaks(d) if d.rank == 1
 
 speaks(d) if count(command.mentioned_vmids({pair | some pair in d.words})) > 0
@@ -197,7 +197,7 @@ speaks(d) if {
 	some ["readpath", _] in d.words
 }
 
-# open says that it is within the hours of the role. A list is remembered, so it does not ask.
+# open is true within the hours of the role. Lists are cached, so they do not depend on the time.
 open(name) if {
 	narrow := of(name)
 	not narrow.hours
@@ -214,9 +214,9 @@ open(_) if input.schema == "caponier.visible/1"
 
 week := (7 * 24) * 60
 
-# moment is the minute of the week, in UTC, from Sunday 00:00. It is undefined for lists and where
-# no role has hours, so that no answer depends on it there, and the host can leave the time out of
-# what it remembers answers by.
+# moment is the minute of the week, in UTC, from Sunday 00:00. It is undefined for lists, and if no
+# role has hours. The answer then does not depend on the time, and the host can leave the time out
+# of its cache key.
 moment := (((input.time.weekday * 24) + input.time.hour_utc) * 60) + input.time.minute_utc if {
 	tables.of.timed
 	input.schema != "caponier.visible/1"
@@ -241,7 +241,7 @@ days := [
 	{"key": "sat", "name": "Saturday"},
 ]
 
-# narrowed gives the keys that narrow a role, as decisions compare with them.
+# narrowed are the restricting keys of a role, in the form that decisions compare.
 narrowed(role) := object.union(
 	{kind: {one(kind, v) | some v in role[kind]} |
 		some kind in kinds
@@ -254,8 +254,8 @@ one(kind, v) := command.unit(v) if {
 	kind == "services"
 } else := v
 
-# spans are the hours as minutes of the week, from one up to another, which is no part. Hours over
-# midnight are those of the day on which they begin.
+# spans are the hours as minutes of the week, from the first minute to the first one after the end.
+# Hours over midnight belong to the day on which they begin.
 spans(hours) := [[start + from, (start + to) + over] |
 	some i, day in days
 	day.key in hours.days

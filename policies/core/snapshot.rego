@@ -1,7 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   Of which guests the host takes a snapshot before it executes an operation, as the site asks.
+#   The guests of which the host takes a snapshot before an operation, according to the site.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -11,8 +11,8 @@ import data.caponier.core.command
 import data.caponier.core.host
 import data.caponier.core.tier
 
-# first says which guests, whether the operation may go on where no snapshot can be taken, and how
-# many snapshots of a guest the host keeps for how many days.
+# first contains the guests, whether the operation may continue without a snapshot, and how many
+# snapshots of a guest the host keeps, and for how many days.
 first := {
 	"vmids": [v | some v in guests], "optional": data.site.snapshot.optional,
 	"keep": data.site.snapshot.keep, "days": data.site.snapshot.keep_days,
@@ -45,8 +45,8 @@ changes if {
 	not host.itself
 }
 
-# A snapshot before these would go with the guest, be of a guest that is not there yet, or stand in
-# the way of the command itself.
+# A snapshot before these commands would be lost with the guest, would be of a guest that does not
+# exist yet, or would prevent the command.
 pointless(id) if {
 	some verb in ["create", "clone", "restore", "destroy", "template"]
 	regex.match(sprintf(`^(pct|qm|qmrestore) ?%s$`, [verb]), id)

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   The tables of package derived. The host keeps them under data.derived; tests have them made
-#   each time.
+#   The tables of package derived. The host stores them under data.derived. Tests compute them each
+#   time.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: The risk class of a question, as a rank. What is not known is black.
+# description: The risk class of a question, as a rank. Everything unknown is black.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -16,13 +16,13 @@ ranks := {"green": 1, "yellow": 2, "red": 3, "black": 4}
 
 names := {1: "green", 2: "yellow", 3: "red", 4: "black"}
 
-# The rank of the question, and its name. What a site raises for guests is above green already.
+# The rank of the question, and its name. A site raises for guests only what is above green.
 rank := max([own, guests.raised]) if {
 	tables.of.guests.raises
 	own > 1
 } else := own
 
-# own is the rank without what guests raise.
+# own is the rank without the raise for guests.
 default own := 4
 
 own := max({base} | command.call_ranks) if {
@@ -36,7 +36,7 @@ own := operation if input.schema == "caponier.operation/1"
 
 own := tool if input.schema == "caponier.visible/1"
 
-# A plan runs nothing. Its call has the tier that was decided, and its steps have theirs.
+# A plan runs nothing. Its call and its steps have the tiers that were decided.
 own := max({1} | {ranks[s.tier] | some s in input.steps; s.allowed}) if {
 	input.schema == "caponier.plan/1"
 }
@@ -51,7 +51,7 @@ tool := ranks[host.tools[input.tool.name].tier] if input.kind == "host"
 
 key := concat(":", [input.kind, input.tool.name])
 
-# A red tool that the site relaxes for some guests is yellow for exactly these.
+# A red tool that the site relaxes for some guests is yellow only for these.
 base := base_of(input.targets.vmids)
 
 base_of(vmids) := 2 if {
@@ -62,8 +62,8 @@ base_of(vmids) := 2 if {
 	every id in vmids { id in data.site.relaxed.vmids }
 } else := tool
 
-# The rank that the call of an operation has without what guests raise, which bounds its operations
-# too: a tag that makes a call red must not let it do what a yellow one may not.
+# The rank of an operation's call without the raise for guests. It limits the operations too: a call
+# that is red because of a tag must not do more than a yellow call may.
 parent := max({base_of(input.parent.targets.vmids)} | command.parent_ranks)
 
 default operation := 4

@@ -8,7 +8,7 @@
 #   - data.site: schema.site
 package caponier.core.trust
 
-# required says that this site takes signed plugins only. One that says nothing of it takes what
+# required is true if this site accepts only signed plugins. Otherwise it accepts everything that
 # its lock lists.
 default required := false
 
@@ -25,7 +25,7 @@ decision := {"allow": true, "by": "", "msg": ""} if {
 	count(reasons) > 0
 }
 
-# signers are those of the site who signed the module, with a key or with a certificate.
+# signers are the site's signers that signed the module, with a key or with a certificate.
 signers contains who if {
 	some who in data.module.signers
 	data.site.plugins.trust[who].keys
@@ -38,7 +38,7 @@ signers contains who if {
 	covers(identity.subject, certified.subject)
 }
 
-# may are the signers who may sign this name with these imports.
+# may are the signers that may sign this name with these imports.
 may contains who if {
 	some who in signers
 	names(who)
@@ -50,7 +50,7 @@ names(who) if {
 	covers(pattern, data.module.name)
 }
 
-# A pattern is a text, or the beginning of texts with a star.
+# A pattern is a whole text, or the beginning of a text followed by a star.
 covers(pattern, name) if pattern == name
 
 covers(pattern, name) if {
@@ -58,7 +58,7 @@ covers(pattern, name) if {
 	startswith(name, trim_suffix(pattern, "*"))
 }
 
-# over are the imports that the signer may not give to a plugin.
+# over are the imports that the signer may not sign for.
 over(who) := {i |
 	some i in data.module.imports
 	not i in data.site.plugins.trust[who].imports
@@ -70,7 +70,7 @@ reasons contains "nobody has signed it whom plugins.trust lists" if {
 	count(object.get(data.module, "identities", [])) == 0
 }
 
-# A certificate is issued to everybody: it counts when the site names whose it is.
+# Anybody can get a certificate, so it counts only if the site lists its identity.
 reasons contains msg if {
 	count(signers) == 0
 	some certified in data.module.identities

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   Of which operations the host records what takes them back, and keeps what they replace, as the
-#   site asks; and which calls are planned first.
+#   The operations for which the host records how to undo them, and keeps what they replace,
+#   according to the site; and the calls that are planned first.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -12,8 +12,8 @@ import data.caponier.core.files
 import data.caponier.core.host
 import data.caponier.core.tier
 
-# kept says whether it does, whether the operation may go on where it cannot, for how many days it
-# keeps the record, and how many bytes of a file.
+# kept tells whether the host records, whether the operation may continue without a record, for how
+# many days the host keeps it, and how many bytes of a file.
 kept := {
 	"record": true, "optional": data.site.undo.optional,
 	"days": data.site.undo.keep_days, "max_bytes": data.site.undo.max_bytes,
@@ -26,7 +26,7 @@ wanted if tier.rank >= tier.ranks[data.site.undo.tier]
 
 wanted if input.tool.name in data.site.undo.tools
 
-# What stays in the call's own stage goes with it. What undoes a call is not undone.
+# Files in the call's own stage are removed with it. An undo cannot be undone.
 changes if {
 	input.schema == "caponier.operation/1"
 	tier.rank > 1
@@ -42,7 +42,7 @@ on_node if {
 	not files.staged(input.file.path)
 }
 
-# planned_first says that a call is planned before it runs, with or without an approver.
+# planned_first is true if a call is planned before it runs, with or without an approver.
 default planned_first := false
 
 planned_first if {

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   What a question that was allowed made use of. It decides nothing: it says which powers somebody
-#   needs, and which entries of a site's data grant something to nobody.
+#   The grants that an allowed question used. It decides nothing. It shows which rights a principal
+#   needs, and which entries of a site's data nobody uses.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -16,19 +16,19 @@ import data.caponier.core.roles
 import data.caponier.core.scope
 import data.caponier.core.tier
 
-# of is what one role must have for the question, and which roles have it.
+# of contains what one role must have for the question, and the roles that have it.
 of := {
 	"tool": key, "tier": tier.name, "roles": sort(roles.clear), "nodes": sort(inventory.named),
 	"commands": sort({d.id | some d in roles.described}), "entries": sort(entries),
 	"named": {kind: sort(all) | some kind, all in named}, "pointed": pointed,
 }
 
-# key is the tool as a role lists it.
+# key is the tool in the form that a role lists.
 key := input.tool.name if {
 	input.kind == "tool"
 } else := tier.key
 
-# entries are the paths of what in the site's data was of use, each as an array.
+# entries are the paths of the used entries in the site's data, each as an array.
 entries contains ["tiers", tier.key]
 
 entries contains ["principals", input.principal.id]
@@ -69,7 +69,7 @@ entries contains ["roles", name, "commands", c] if {
 	c in {"*", d.id, d.group}
 }
 
-# A role lists these as it likes: nginx, or nginx.service.
+# A role may list either form: nginx or nginx.service.
 entries contains ["roles", name, kind, v] if {
 	some name in roles.clear
 	some kind in scope.kinds
@@ -94,8 +94,8 @@ named := {
 	"paths": scope.named_paths,
 }
 
-# pointed says that the role may list guests or services: above green it then acts only on what is
-# named.
+# pointed is true if the role may list guests or services; above green it then acts only on named
+# ones.
 default pointed := false
 
 pointed if scope.pointed

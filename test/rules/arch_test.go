@@ -16,8 +16,8 @@ import (
 
 const module = "github.com/caponier-mcp/caponier/"
 
-// rooms says what each package may import of ours. A package that is not listed fails: adding one
-// is a design change (docs/design.md, section 1).
+// rooms lists the packages of this repository that each package may import. A package that is not
+// listed fails: adding one is a design change (docs/design.md, section 1).
 var rooms = map[string][]string{
 	"host/gate":              {"sdk/abi", "sdk/abi/success"},
 	"sdk/abi/success":        {"sdk/abi"},
@@ -54,8 +54,8 @@ var rooms = map[string][]string{
 	"host/sandbox": {"host/gate", "host/fair", "host/plaintext", "host/sandbox/meter",
 		"host/trusted", "sdk/abi"},
 	"host/sandbox/meter": {},
-	// Operations, which gate's executor allows, stand on files, files on commands, commands on
-	// connections. What is internal to remote is out of reach for every other package.
+	// Operations, which the gate's executor allows, use files; files use commands; commands use
+	// connections. No other package can use the internal packages of remote.
 	"host/remote": {"host/gate", "host/shell", "host/survey", "host/remote/internal/files",
 		"host/remote/internal/command", "host/remote/internal/conn", "host/remote/internal/effect",
 		"sdk/abi"},
@@ -163,8 +163,8 @@ var rooms = map[string][]string{
 	"test":                     {},
 }
 
-// owners says which packages may import a third-party module. Everything under test/ may use what
-// it needs.
+// owners lists the packages that may import a third-party module. Packages under test/ may import
+// any.
 var owners = map[string][]string{
 	"github.com/open-policy-agent/opa": {"host/policy", "host/policy/input",
 		"host/policy/value", "host/policy/memo", "host/policy/redact", "host/policy/load",

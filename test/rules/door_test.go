@@ -169,8 +169,8 @@ func TestASideDoorIsFound(t *testing.T) {
 	}
 }
 
-// beside are the methods of remote.Remote that reach a node without a decision, each with the only
-// package that may use it: docs/threats.md says why.
+// beside lists the methods of remote.Remote that reach a node without a decision, each with the
+// only package that may use it. docs/threats.md gives the reason.
 var beside = map[string]string{
 	"Ask": "host/doctor", "Link": "host/doctor", "Lacks": "host/doctor",
 }
@@ -250,8 +250,8 @@ func (n *node) sideSender(ctx context.Context) {
 }
 `
 
-// What was decided is sent by the functions that Execute and Lookup call, and by End, which removes
-// what a call staged. Ask, Lacks and Link are the doctor's.
+// Only the functions that Execute and Lookup call send what was decided, and End, which removes
+// what a call staged. Ask, Lacks and Link belong to the doctor.
 func TestOnlyTheExecutorSendsToNodes(t *testing.T) {
 	want := []string{"Ask command.Run", "Lacks files.With", "Link conn.Link", "Lookup files.With",
 		"ask command.Run", "command command.Run", "file files.With", "remove files.With",

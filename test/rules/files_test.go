@@ -79,9 +79,9 @@ var plantedCircle = map[string]string{
 	"planted_b.go": "package fair\n\ntype plantedB struct{ a *plantedA }\n",
 }
 
-// The files of a package stand in one direction, as its packages do: a reader who starts at the
-// bottom never meets a name that is declared further up. Types are found by the compiler's rules,
-// so a name in a comment or of another package is no arrow.
+// The files of a package depend on each other in one direction, like packages: a reader who starts
+// at the bottom never meets a name that is declared further up. The compiler's rules resolve the
+// types, so a name in a comment or of another package is not an arrow.
 func TestShapeFilesDoNotCircle(t *testing.T) {
 	for _, p := range loadHost(t, nil) {
 		name, ours := strings.CutPrefix(p.PkgPath, module+"host/")

@@ -37,7 +37,7 @@ func skips(t *testing.T, name string, source any) (found []string) {
 	return found
 }
 
-// A test that skips in CI is a test that nobody runs.
+// A test must not skip in CI, because then nobody runs it.
 func TestNoTestSkipsInCI(t *testing.T) {
 	for _, file := range sources(t, "*.go") {
 		if strings.HasSuffix(file, "test/needs/needs.go") {

@@ -22,8 +22,8 @@ func shortLimit(src string) string {
 	return ""
 }
 
-// A test that fails when it takes some seconds fails on a busy machine. A limit that tells an end
-// from a hang is 10 s or more.
+// A test that fails after a few seconds fails on a busy machine. A limit that detects a hang must
+// be at least 10 s.
 func TestNoTestFailsBecauseTheMachineIsBusy(t *testing.T) {
 	for _, file := range sources(t, "*_test.go") {
 		if strings.HasSuffix(file, "rules/time_test.go") {

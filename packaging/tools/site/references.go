@@ -127,7 +127,7 @@ func (s *site) metrics() string {
 		check(fmt.Errorf("only %d metrics were found in host/", len(rows)))
 	}
 	return "# Metrics reference\n\nWhat `/metrics` serves, beside the `go_` and `process_` " +
-		"metrics of every Go program. [operating.md](../operating.md#watching) says " +
+		"metrics of every Go program. [operating.md](../operating.md#monitoring) says " +
 		"what to watch.\n\n" +
 		table("metric", "", rows)
 }

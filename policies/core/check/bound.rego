@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: An operation above green acts on what its call was decided for, and on nothing else.
+# description: An operation above green acts only on what its call named.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -15,7 +15,7 @@ asked := {"operation"}
 
 order := 8
 
-# Green reads may look wider within what the principal may see.
+# Green reads may go further, within what the principal may see.
 ok if tier.rank == 1
 
 ok if input.target == null
@@ -30,8 +30,8 @@ ok if {
 
 bound_node(n) if n in call_nodes
 
-# In /nodes/NODE/lxc/VMID the guest is what is acted on; its node, which check node knows, says
-# where it is.
+# In /nodes/NODE/lxc/VMID, the command acts on the guest. The node only tells where the guest is;
+# check node covers it.
 bound_node(n) if {
 	every d in command.operation_described { locates(n, d) }
 }
@@ -48,7 +48,7 @@ ok if {
 	input.target.node in call_nodes
 }
 
-# A call's own stage may be on any node of the cluster, where its guest is.
+# A call's own stage may be on any node of the cluster, because its guest may be there.
 ok if {
 	own_stage
 	count(input.parent.targets.vmids) > 0
@@ -74,8 +74,8 @@ call_services := command.services(command.parent_words) | {command.unit(s) |
 	some s in input.parent.targets.services
 }
 
-# Guests and nodes are named within a cluster, so such a command may run on any node of it; all
-# others act on the node itself.
+# The names of guests and nodes are valid in the whole cluster, so such a command may run on any of
+# its nodes. All other commands act on the node itself.
 runs_where_it_may if input.target.node in input.parent.targets.nodes
 
 runs_where_it_may if {

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: Money spent today is below the day's budget.
+# description: The money spent today is below the daily budget.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

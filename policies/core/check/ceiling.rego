@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: A part of check role - one role that grants the tool goes as high as the tier.
+# description: >-
+#   A part of check role - the ceiling of a role that grants the tool is not below the tier.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

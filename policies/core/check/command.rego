@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   Every command is described by the grammar in every word. What runs inside a guest was decided
-#   with the call.
+#   The grammar describes every word of every command. A command inside a guest was decided with the
+#   call.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -42,8 +42,8 @@ inside_ok(d) if d.inside == false
 
 inside_ok(d) if guest.ok(d)
 
-# In mode any a guest's text is not held against anything. Rules of the site may ask what it runs,
-# so its calls are either those of the rendering that is sent, or there are none.
+# In mode any, core does not check the text for a guest. Rules of the site may check what it runs,
+# so its calls are those of the rendering that is sent, or there are none.
 text_ok(cmd) if {
 	cmd.guest == true
 	data.site.guest_commands == "any"
@@ -165,7 +165,7 @@ runnable(d) if {
 	roles.may_run(data.site.roles[name].commands, d)
 }
 
-# Text for a guest is held against the grammar in mode table alone.
+# Text for a guest must match the grammar only in mode table.
 described(cmd) if cmd.guest == false
 
 described(_) if data.site.guest_commands != "any"
@@ -176,8 +176,8 @@ asked_for contains input.command if input.command != null
 
 rule := "the command grammar, roles/NAME/commands"
 
-# Which programs there are, if one is not known; what a known one takes, the complaint says. Who has
-# the tool that lists commands is told of it.
+# For an unknown program, the known programs. For a known one, the complaint describes its forms. A
+# caller that has the tool that lists commands is referred to it.
 works := sprintf("%s: %s", [lists, say.some_of(programs, 20)]) if {
 	some cmd in asked_for
 	some c in cmd.calls

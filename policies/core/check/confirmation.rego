@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   A red call has an approval that the site accepts. It belongs to the call, bound to its
-#   arguments by the host.
+#   A red call has an approval that the site accepts. The host binds the approval to the call and
+#   its arguments.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -17,18 +17,18 @@ asked := {"call"}
 
 order := 50
 
-# Nobody is asked to approve what is refused all the same.
+# A person is not asked to approve a call that is refused anyway.
 after := {id | some id in tables.of.required.call} | {"ceiling"}
 
 ok if tier.rank < 3
 
-# Nothing above green is executed: a person sees the plan first.
+# Nothing above green is executed, because a person sees the plan first.
 ok if {
 	tier.rank == 3
 	input.planning == true
 }
 
-# The host forgets its own snapshots as the site says in snapshot/keep and snapshot/keep_days.
+# The host removes its own snapshots according to the site's snapshot/keep and snapshot/keep_days.
 ok if host.granted
 
 ok if {

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   An operation runs only commands that its tool declares, as they were reviewed and locked, or
-#   the very text that its call was decided with.
+#   An operation runs only commands that its tool declares in the lock, or exactly the text that was
+#   decided with its call.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -19,8 +19,8 @@ ok if {
 	every d in command.operation_described { d.id in input.tool.commands }
 }
 
-# A caller's own text was decided with the call. What is run is that very text:
-# all of it, and joined as it was.
+# A caller's text was decided with the call. The operation must run exactly that text, with the same
+# operators.
 ok if {
 	"*" in input.tool.commands
 	some cmd in input.parent.commands

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   Nothing goes out to a host, port, method or address class that the site does not list, and
-#   never to metadata or link-local addresses.
+#   A request goes only to a host, port, method and address class that the site lists, and never to
+#   a metadata or link-local address.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -21,7 +21,7 @@ ok if {
 	every h in input.targets.hosts { reachable(h) }
 }
 
-# Hosts matter to a call only when its tool can reach out by HTTP.
+# The hosts of a call matter only if its tool can send HTTP requests.
 reachable(h) if data.site.egress[h]
 
 ok if {
@@ -67,7 +67,7 @@ address_ok(a) if {
 	not a.class in never
 }
 
-# Whatever the site lists: no cloud metadata, no neighbour of the wire, no broadcast.
+# Refused even if the site lists them: cloud metadata, link-local and broadcast addresses.
 never := {
 	"linklocal", "metadata", "multicast", "broadcast", "unspecified", "reserved", "nat64", "other",
 	"",

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   A file operation names paths of its call or its stage, in the site's folders, of a size that
-#   the site allows - first by name, then by what is really there.
+#   A file operation names paths of its call or its stage, in the site's folders, and of a size that
+#   the site allows - first by name, then by the real path.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -55,7 +55,7 @@ place_ok(p) if {
 	declared
 }
 
-# What undoes a call puts back, or removes, what that call wrote.
+# An undo restores or removes only what the undone call wrote.
 place_ok(p) if {
 	input.file.action in {"write", "remove"}
 	files.writable(p)
@@ -65,7 +65,7 @@ place_ok(p) if {
 
 place_ok(_) if host.looks_at
 
-# A tool that declares paths stays with those of its call.
+# A tool that declares paths uses only the paths of its call.
 declared if not "paths" in input.tool.target_kinds
 
 declared if input.file.path in input.parent.targets.paths
@@ -76,8 +76,8 @@ declared if {
 	files.under(p, input.file.path)
 }
 
-# A tool that declares a folder reads or writes what is below it, and its local files are below the
-# call's own.
+# A tool that declares a folder reads or writes what is below it. Its local files are below the call's
+# local folder.
 declared if below(input.file.path, input.parent.targets.paths)
 
 below(path, folders) if {
@@ -87,7 +87,7 @@ below(path, folders) if {
 	files.under(path, folder)
 }
 
-# A blob is copied to where the call said that something may be written.
+# A blob may be copied only to a local path of the call.
 copies if input.blob.action == "get"
 
 copy_ok if not copies
@@ -123,7 +123,7 @@ facts_ok if {
 	size_ok
 }
 
-# The real path may leave neither the stage nor the site's folders.
+# The real path must be in the stage or in the site's folders.
 place_really_ok if {
 	files.staged(input.file.path)
 	files.staged(input.file.real_path)

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: Nothing that the question concerns is frozen.
+# description: No freeze applies to the question.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -38,15 +38,15 @@ concerns("principal", name) if name == input.principal.id
 
 concerns("tool", name) if name == input.tool.name
 
-# A module is named by its digest: `caponier plugin revoke`.
+# `caponier plugin revoke` names a module by its digest.
 concerns("plugin", digest) if digest == input.plugin.digest
 
 concerns("node", name) if name in machines
 
-# A freeze of a kind that is not known freezes everything.
+# A freeze of an unknown kind freezes everything.
 concerns(kind, _) if not kind in {"all", "principal", "tool", "plugin", "node"}
 
-# pvesh on one node acts on another that its path names.
+# pvesh on one node can act on another node that its path names.
 machines := inventory.also(names | command.mentioned_nodes(words))
 
 names := inventory.named | {n | some n in input.parent.targets.nodes}

@@ -1,7 +1,6 @@
 # METADATA
 # scope: package
-# description: >-
-#   One role of the principal grants the tool with all the imports that the tool declares.
+# description: One role of the principal grants the tool, with all imports that the tool declares.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -15,7 +14,7 @@ asked := {"call", "operation", "visible"}
 
 order := 4
 
-# To a principal without roles, and of a tool that is off, only that is told.
+# If the principal has no roles, or the tool is off, the refusal says only that.
 after := {"identity", "known"}
 
 ok if roles.granting != set()

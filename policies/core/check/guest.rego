@@ -1,7 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   What runs inside a guest is text that was decided with the call, or one of a few fixed helpers
+#   A command inside a guest is text that was decided with the call, or one of a few fixed helpers
 #   on the paths of the call.
 # schemas:
 #   - input: schema.input
@@ -10,7 +10,7 @@ package caponier.core.check.guest
 
 ok(d) if d.inside == false
 
-# A text of the call, under a time limit of its own.
+# A text of the call, under its own time limit.
 ok(d) if {
 	d.inside == true
 	words := timed(d.guest)
@@ -23,9 +23,9 @@ ok(d) if {
 	words != d.guest
 }
 
-# What was decided is what runs: of a text that the host could parse, only its rendering, because
-# the shell inside the guest may read the text itself in another way. A text that was not parsed
-# is decided as a whole, and nothing is said about what it runs.
+# Only what was decided may run. If the host could parse the text, only its rendering runs, because
+# the shell inside the guest may read the text itself differently. Text that was not parsed is
+# decided as a whole, without knowledge of its commands.
 texts contains cmd.rendered if {
 	some cmd in input.parent.commands
 	cmd.guest == true
@@ -40,7 +40,7 @@ texts contains cmd.text if {
 	cmd.calls == []
 }
 
-# A helper on a path that the call was decided for.
+# A helper on a path that was decided with the call.
 ok(d) if {
 	d.inside == true
 	vmid_of(d) in input.parent.targets.vmids

@@ -1,9 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   Where the site protects or raises guests by what their cluster says of them, that is known of
-#   each guest that the question names, and none is protected. The host asks the cluster when this
-#   is all that is missing.
+#   If the site protects or raises guests by what their cluster reports, these facts are known for
+#   each guest that the question names, and none of the guests is protected. The host asks the
+#   cluster if only this is missing.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -20,10 +20,10 @@ asked := {"call", "operation", "visible"} if {
 
 order := 47
 
-# The cluster is asked only about what would be allowed otherwise.
+# The host asks the cluster only about a question that would be allowed otherwise.
 after := {id | some id in tables.of.required.operation} - {"unit", "touched"}
 
-# A guest that is protected fails as one does that is protected by its number.
+# A guest that is protected by its facts fails the same check as one that is protected by number.
 blames := {"protected"} if guarded != set()
 
 ok if {

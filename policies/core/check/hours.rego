@@ -1,7 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   A part of check role - the time, in UTC, is within the hours of a role that grants all the rest.
+#   A part of check role - the time, in UTC, is within the hours of a role that grants everything
+#   else.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,8 @@
 # METADATA
 # scope: package
-# description: The principal is known here, came by a way that its entry accepts, and holds a role.
+# description: >-
+#   The principal is known here, used a kind of authentication that its entry accepts, and holds a
+#   role.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

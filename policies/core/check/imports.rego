@@ -1,7 +1,6 @@
 # METADATA
 # scope: package
-# description: >-
-#   The operation is one that the tool declares, asked for by the running call of that very tool.
+# description: The tool declares the operation, and a running call of the same tool asks for it.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -41,7 +40,8 @@ given("record") if input.record != null
 
 given("listing") if input.listing != null
 
-# It names a node exactly if it runs on one. What is discarded is on a node or in the workspace.
+# The operation names a node if and only if it runs on one. discard removes something on a node or
+# in the workspace.
 somewhere(part) if {
 	part in {"command", "file"}
 	input.target != null

@@ -1,6 +1,7 @@
 # METADATA
 # scope: package
-# description: The site gives the tool a tier, and so switches it on. Core has the host's own tools.
+# description: >-
+#   The site sets a tier for the tool, which turns it on. Core lists the host's own tools.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: Blobs and questions stay within the site's sizes.
+# description: Blobs and questions are no larger than the site allows.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,8 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   Every node that is named is known here. Proxmox itself would look an unknown name up in DNS and
-#   go there.
+#   Every named node is known here. Proxmox would look up an unknown name in DNS and connect to it.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -29,7 +28,8 @@ strangers contains n if {
 	not listed(n)
 }
 
-# A node is known to the node that the command runs on: it is that one, or of its cluster.
+# The node that the command runs on must know the named node: it is the same node, or one of its
+# cluster.
 strangers contains n if {
 	some n in command.operation_nodes
 	n != input.target.node
@@ -37,11 +37,11 @@ strangers contains n if {
 	not listed(n)
 }
 
-# In a rule of its own: "not n in data.site.cluster_nodes" would not hold where the site has no such
-# list, and let every name pass.
+# A separate rule, because "not n in data.site.cluster_nodes" is undefined if the site has no such
+# list, and would then allow every name.
 listed(n) if n in data.site.cluster_nodes
 
-# One role that grants the tool reaches all nodes.
+# One role that grants the tool lists all named nodes.
 reached if {
 	some name in roles.granting
 	roles.reaches(data.site.roles[name])

@@ -1,6 +1,6 @@
 # METADATA
 # scope: package
-# description: Paths in commands and of calls lie where the site, the call or its stage allow.
+# description: The site, the call or its stage allow each path of a command or a call.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   A call that was approved by its plan does nothing above green but what stands in the plan, in
-#   the plan's order.
+#   A call whose plan was approved does nothing above green except the steps of the plan, in their
+#   order.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -15,7 +15,7 @@ asked := {"operation", "plan"}
 
 order := 48
 
-# A command that policy does not know says more about itself.
+# For a command that policy does not know, another check has a better reason.
 after := {id | some id in tables.of.required.operation} - {"planned", "unit", "touched"}
 
 ok if {
@@ -28,10 +28,10 @@ ok if {
 	input.planning == true
 }
 
-# The facts of an operation are decided on with the operation itself.
+# The facts of an operation are decided with the operation itself.
 ok if input.phase == "lookup"
 
-# A person approved the call: then there is a plan. All other calls may run without one.
+# If a person approved the call, there is a plan. All other calls may run without one.
 ok if {
 	input.plan == null
 	input.parent.confirmation.state in {"none", "argument"}
@@ -42,8 +42,8 @@ ok if {
 	input.plan.changed == ""
 }
 
-# The site lets people approve plans that end early. What comes after the plan's last step is then
-# bound as a call without a plan is: to the declared commands and the call's targets.
+# The site lets people approve plans that end early. Operations after the last step are then limited
+# like those of a call without a plan, to the declared commands and the call's targets.
 ok if {
 	input.plan.complete == false
 	input.plan.left == false

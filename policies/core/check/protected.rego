@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   Nothing that the site protects is touched, by whatever name it is reached. An entry may still
-#   allow reading.
+#   The question names nothing that the site protects, under any name. An entry may still allow
+#   reads.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -53,8 +53,8 @@ somewhere(nodes) if {
 	n in machines
 }
 
-# Everything that the question names, as [kind, name], however it names it. What a site does not
-# protect at all need not be found.
+# Everything that the question names in any way, as [kind, name]. Kinds that the site does not
+# protect may be missing.
 touched contains ["vmids", id] if some id in guests.named
 
 touched contains ["nodes", n] if {
@@ -69,7 +69,7 @@ touched contains ["hosts", h] if {
 
 units contains command.unit(s) if some s in input.targets.services
 
-# As the node itself calls the unit.
+# The names that the node itself has for the unit.
 units contains command.unit(s) if some s in input.target.services
 
 units contains unit if {
@@ -77,7 +77,7 @@ units contains unit if {
 	some unit in command.mentioned_services(guests.words)
 }
 
-# Every name of every machine: by node, in words and paths, and by address in words of programs that
+# Every name of every machine: nodes in words and paths, and addresses in words of programs that
 # only the site describes.
 machines := inventory.also(inventory.named | mentioned)
 
@@ -95,7 +95,7 @@ mentioned contains n.name if {
 	n.host in own
 }
 
-# A machine is known by its address too.
+# An address names a machine too.
 hosts contains h if some h in input.targets.hosts
 
 hosts contains n.host if {

@@ -26,7 +26,7 @@ ok if {
 	input.facts.target_calls_60s <= data.site.limits.target_calls_per_minute
 }
 
-# The host calls for itself no more often than it has to.
+# The host makes its own calls no more often than necessary.
 ok if host.itself
 
 exceeded contains "calls_per_minute" if {

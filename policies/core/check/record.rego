@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   What the host recorded is told to whom it concerns. A call is undone by who made it, as long as
-#   what it left is still there.
+#   Only the principal that a record concerns may read it. Only the principal that made a call may
+#   undo it, while the state that the call left is unchanged.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -14,7 +14,7 @@ asked := {"operation"}
 
 order := 19
 
-# Each next case is looked at only where the one before does not hold.
+# Each case applies only if the one before it does not.
 ok if {
 	input.record == null
 } else if {
@@ -36,7 +36,8 @@ ok if {
 what := "only the snapshots from before your own calls are shown to you" if {
 	input.record.action == "snapshots"
 } else := sprintf("the host kept nothing of a call %s of yours", [input.record.call]) if {
-	# The same for a call that nobody made, so that nobody learns of another's.
+	# The same text as for a call that does not exist, so that a caller cannot learn of another
+	# principal's call.
 	input.record.undo.owner != input.principal.id
 } else := input.record.undo.bars
 

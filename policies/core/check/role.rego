@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   One role alone grants the tool, the nodes, the tier, the commands, and what else it narrows, at
-#   this time. Two roles are never added together.
+#   One single role grants the tool, the nodes, the tier, the commands, and everything else that it
+#   restricts, at this time. Roles are never combined.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -19,7 +19,7 @@ after := {"identity", "grant", "known", "tier"}
 
 ok if roles.clear != set()
 
-# What is missing, when no role that grants the tool has it.
+# What is missing, if no role that grants the tool grants it.
 blames contains "node" if {
 	count(roles.granting) > 0
 	not check.node.reached

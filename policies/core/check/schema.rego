@@ -1,7 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   The question is of a form that this policy knows, its head is whole, and so is the site's data.
+#   This policy knows the form of the question, and its head and the site's data are complete.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   A part of check role - one role that grants the tool lists what is named, where it lists guests,
-#   services, hosts or paths.
+#   A part of check role - if a role that grants the tool lists guests, services, hosts or paths, it
+#   lists everything of that kind that the question names.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -25,7 +25,7 @@ reached if {
 
 what := say.cut(concat("; ", faults), 330)
 
-# faults say what each role leaves out.
+# faults are the names that each role does not list.
 faults contains sprintf("%s %s is not among the %s of role %s", [
 	ones[kind], say.some_of(out, 3), kind, name,
 ]) if {

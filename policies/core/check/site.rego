@@ -14,7 +14,7 @@ order := 1
 
 ok if denials == set()
 
-# The site's rules see the roles that hold here, those of the site and of the credential together.
+# The site's rules see the effective roles, from the site and the credential together.
 denials contains d if {
 	input.schema == "caponier.call/1"
 	input.principal.roles == effective

@@ -1,8 +1,7 @@
 # METADATA
 # scope: package
 # description: >-
-#   Every kind of target that the tool declares is there, and every target is in its one canonical
-#   form.
+#   Every kind of target that the tool declares is present, and every target is in canonical form.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -15,7 +14,7 @@ asked := {"call"}
 
 order := 20
 
-# Lists, all of them: in anything else, "for every target" would hold for none.
+# All of them must be lists: for any other value, "for every target" would be true without a target.
 ok if {
 	is_array(input.targets.nodes)
 	is_array(input.targets.vmids)

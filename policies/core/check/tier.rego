@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   Nothing is black, no operation is above its call, and a tool that turned black stops its
-#   running calls.
+#   The tier is not black, and the tier of an operation is not above its call's. If a tool becomes
+#   black, its running calls stop.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -17,8 +17,8 @@ asked := {"call", "operation", "visible"}
 
 order := 10
 
-# A tool without a tier counts as black, and so does a command that is not known: these say better
-# what is wrong.
+# A tool without a tier counts as black, and so does an unknown command. Other checks have better
+# reasons for these.
 after := {"known", "command", "imports"}
 
 ok if {
@@ -54,7 +54,7 @@ what := sprintf("%s is black", [tier.key]) if {
 	concat(", ", heavy), tier.name, input.tool.name, input.parent.tier,
 ])
 
-# What makes the question as high as it is: the services if there are any, else the commands.
+# The reason for the tier: the services if there are any, else the commands.
 heavy := services if {
 	count(services) > 0
 } else := {d.id | some d in heaviest} if {

@@ -1,9 +1,9 @@
 # METADATA
 # scope: package
 # description: >-
-#   An operation of a planned call is decided on what it touches, as its node says: guests with
-#   their state, and what else depends on guests, nodes, storages and units. The same is looked up
-#   again before the operation is done. The host does so when this is all that is missing.
+#   An operation of a planned call is decided with what it touches, as its node reports it: guests
+#   with their state, and what depends on guests, nodes, storages and units. The host looks this up
+#   if only this is missing, and again before the operation is done.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -18,7 +18,7 @@ asked := {"operation"}
 
 order := 49
 
-# The node is asked only about what would be allowed otherwise.
+# The host asks the node only about an operation that would be allowed otherwise.
 after := {id | some id in tables.of.required.operation}
 
 ok if input.phase == "lookup"
@@ -31,7 +31,7 @@ ok if wanted == set()
 
 wanted := needed - {t.about | some t in input.touches}
 
-# A call without a plan rests on nothing but its targets.
+# A call without a plan needs nothing except its targets.
 default needed := set()
 
 needed := ((guests | units) | storages) | powered if input.planning == true
@@ -50,7 +50,7 @@ units := {concat(":", ["unit", s]) |
 
 storages := {concat(":", ["storage", s]) | some ["storage", s] in command.operation_words}
 
-# What ends with a node: what runs on it.
+# The guests that run on a node stop with it.
 powered := {concat(":", ["node", n]) |
 	some d in command.operation_described
 	d.group == "power"

@@ -1,8 +1,8 @@
 # METADATA
 # scope: package
 # description: >-
-#   An operation that names services is decided on the names that its node has for them. The host
-#   asks the node when this is all that is missing.
+#   An operation that names services is decided with the names that its node has for them. The host
+#   asks the node if only this is missing.
 # schemas:
 #   - input: schema.input
 #   - data.site: schema.site
@@ -17,7 +17,7 @@ asked := {"operation"}
 
 order := 49
 
-# The node is asked only about what would be allowed otherwise.
+# The host asks the node only about an operation that would be allowed otherwise.
 after := {id | some id in tables.of.required.operation}
 
 ok if input.phase == "lookup"
@@ -28,7 +28,7 @@ ok if wanted == set()
 
 ok if is_array(input.target.services)
 
-# A read of services matters only where the site protects some.
+# A read of services matters only if the site protects services.
 wanted contains s if {
 	some [kind, s] in command.operation_words
 	kind in {"service", "unit"}
