@@ -1,4 +1,4 @@
-// Package plan makes plans of calls, and compares calls with their plans.
+// Package plan makes plans of calls, to which calls are held.
 package plan
 
 import (

@@ -76,8 +76,8 @@ declared if {
 	files.under(p, input.file.path)
 }
 
-# A tool that declares a folder reads or writes what is below it. Its local files are below the call's
-# local folder.
+# A tool that declares a folder reads or writes what is below it. Its local files are below the
+# call's local folder.
 declared if below(input.file.path, input.parent.targets.paths)
 
 below(path, folders) if {
