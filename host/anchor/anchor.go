@@ -79,7 +79,7 @@ func Read(r io.Reader, keys ...string) (all []Anchor, err error) {
 	for _, k := range keys {
 		v, err := note.NewVerifier(strings.TrimSpace(k))
 		if err != nil {
-			return nil, fmt.Errorf("the key %.40q is none: %w", k, err)
+			return nil, fmt.Errorf("the key %.40q is invalid: %w", k, err)
 		}
 		known = append(known, v)
 	}

@@ -332,7 +332,7 @@ func (b *Blobs) load(
 	// part of a file has no digest
 	if int64(got) != n || op.Local != "" && digest(data) != e.SHA256 {
 		return Entry{}, nil, gate.Fail("failed",
-			"blob %s is not what was kept: its file in blob.dir "+
+			"blob %s differs from what was stored: its file in blob.dir "+
 				"was cut or changed; make it again", id)
 	}
 	return e, data, nil

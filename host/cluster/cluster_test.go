@@ -46,15 +46,15 @@ const good = `{"id":"lxc/101","type":"lxc","vmid":101,"node":"pve1","status":"ru
 func TestAContradictoryListIsRefused(t *testing.T) {
 	row := func(old, new string) string { return "[" + strings.Replace(good, old, new, 1) + "]" }
 	for claim, c := range map[string]struct{ list, why string }{
-		"nothing":            {``, "no JSON list"},
-		"null":               {`null`, "no JSON list"},
-		"an object":          {`{}`, "no JSON list"},
+		"nothing":            {``, "not a JSON list"},
+		"null":               {`null`, "not a JSON list"},
+		"an object":          {`{}`, "not a JSON list"},
 		"an empty list":      {`[]`, "says nothing"},
 		"storages alone":     {`[{"id":"storage/a/b","type":"storage"}]`, "says nothing"},
 		"it is cut off":      {"[" + good, "cut off"},
 		"cut off in a row":   {"[" + good[:len(good)-1], "row 1"},
 		"more follows":       {"[" + good + "] []", "more follows"},
-		"a row that is none": {`[null]`, "row 1: it is no object"},
+		"a row that is none": {`[null]`, "row 1: it is not an object"},
 		"no type":            {row(`"type":"lxc",`, ``), "its type is missing"},
 		"a guest as a storage": {`[{"id":"lxc/101","type":"storage","node":"a","status":"ok"},` +
 			good + "]", `lxc/101 is listed as "storage"`},
@@ -62,11 +62,11 @@ func TestAContradictoryListIsRefused(t *testing.T) {
 			`guest 101 is listed as "openvz"`},
 		"no number":           {row(`"vmid":101,`, ``), "no number of a guest"},
 		"a null number":       {row(`101,`, `null,`), "no number of a guest"},
-		"a text for a number": {row(`101,`, `"101",`), `the text "101" is no number`},
-		"a rounded number":    {row(`101,`, `101.0,`), "101.0 is no number"},
-		"an exponent":         {row(`101,`, `1.01e2,`), "1.01e2 is no number"},
-		"a negative number":   {row(`101,`, `-101,`), "-101 is no number"},
-		"a large number":      {row(`101,`, `1000000000,`), "1000000000 is no number"},
+		"a text for a number": {row(`101,`, `"101",`), `the text "101" is not the number`},
+		"a rounded number":    {row(`101,`, `101.0,`), "101.0 is not the number"},
+		"an exponent":         {row(`101,`, `1.01e2,`), "1.01e2 is not the number"},
+		"a negative number":   {row(`101,`, `-101,`), "-101 is not the number"},
+		"a large number":      {row(`101,`, `1000000000,`), "1000000000 is not the number"},
 		"an id of another": {row(`"lxc/101"`, `"lxc/102"`),
 			`guest 101 of type lxc has the id the text "lxc/102"`},
 		"an id of another kind": {row(`"lxc/101"`, `"qemu/101"`), "has the id"},
@@ -255,7 +255,7 @@ func TestANodeWithoutQuorumIsRefused(t *testing.T) {
 			"2 clusters"},
 		"a cluster without nodes": {`[{"type":"cluster","quorate":1}]`, "0 nodes"},
 		"nothing":                 {`[]`, "0 nodes"},
-		"null":                    {`null`, "no JSON list"},
+		"null":                    {`null`, "not a JSON list"},
 		"something else":          {`[{"type":"lxc"},` + node + `]`, "its type is"},
 	} {
 		if err := Quorate([]byte(c.status), false); (err == nil) != (c.why == "") ||

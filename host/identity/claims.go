@@ -55,7 +55,7 @@ func access(claims map[string]any) error {
 		"token_use": {"access"}} {
 		v, there := claims[k]
 		if use, _ := v.(string); there && !slices.Contains(good, strings.ToLower(use)) {
-			return fmt.Errorf("claim %s is %.40q: it is no access token", k, use)
+			return fmt.Errorf("claim %s is %.40q: it is not an access token", k, use)
 		}
 	}
 	return nil

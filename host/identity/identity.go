@@ -50,7 +50,7 @@ func (o Options) Validate() error {
 	for _, p := range o.Principals {
 		switch {
 		case p.ID == reserved:
-			return fmt.Errorf("identity.principals: id %q is that of the host itself", p.ID)
+			return fmt.Errorf("identity.principals: id %q is the id of the host itself", p.ID)
 		case !idForm.MatchString(p.ID):
 			return fmt.Errorf("identity.principals: id %q must be 1 to 64 of a-z 0-9 . _ @ - and "+
 				"start with a letter or digit", p.ID)
@@ -218,7 +218,7 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 		if errors.Is(err, errUnreadable) {
 			v.opts.Log.Error("tokens cannot be checked", "error", err)
 		} else if !errors.Is(err, errTooMany) {
-			v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
+			v.opts.Log.Warn("an HTTP caller was refused", "from", r.RemoteAddr, "why", err)
 		}
 		switch scope := (*scopeError)(nil); {
 		case errors.Is(err, errTooMany):

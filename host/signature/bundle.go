@@ -18,7 +18,7 @@ const bundleType = "application/vnd.dev.sigstore.bundle.v0.3+json"
 func fields(v any, name string, must, may []string) (map[string]any, error) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("the bundle's %s is no object", name)
+		return nil, fmt.Errorf("the bundle's %s is not an object", name)
 	}
 	for _, key := range must {
 		if m[key] == nil {

@@ -103,13 +103,13 @@ func TestAKeyIsValidOnlyInItsPeriod(t *testing.T) {
 		`valid-before="20260601115900Z"`:                           "has expired",
 		`valid-before="20260601120000Z"`:                           "",
 		`valid-before="20260601120001Z"`:                           "",
-		`valid-after="202606011201Z"`:                              "counts from",
+		`valid-after="202606011201Z"`:                              "is valid from",
 		`valid-after="20260531Z"`:                                  "",
 		`namespaces="git,caponier-plugin",valid-before="20270101"`: "",
 		`namespaces="git"`:                                         "the key is for",
 		`cert-authority`:                                           "is not read here",
-		`valid-before="soon"`:                                      "is no time",
-		`valid-before="2026060"`:                                   "is no time",
+		`valid-before="soon"`:                                      "is not a time",
+		`valid-before="2026060"`:                                   "is not a time",
 		`only-on-mondays`:                                          "is not read here",
 	} {
 		signers, err := signature.ParseSigners([]byte("# who\n\nann@x " + options + " " + public))

@@ -33,7 +33,7 @@ const (
 var (
 	ErrProvider = errors.New("the identity provider cannot be asked")
 	ErrOften    = errors.New("too many people begin to sign in")
-	ErrUnknown  = errors.New("the identity provider knows you, and you may not sign in here")
+	ErrUnknown  = errors.New("the identity provider knows you, but you may not sign in here")
 )
 
 // Provider signs people in with one issuer. It is safe for concurrent use.
@@ -164,7 +164,7 @@ func (p *Provider) Name(ctx context.Context, secret string, back url.Values) (st
 func exchange(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.Response.StatusCode < 500 {
-		return fmt.Errorf("the provider does not take the code: %d %.100q",
+		return fmt.Errorf("the provider refused the code: %d %.100q",
 			refused.Response.StatusCode, refused.ErrorCode)
 	}
 	if refused != nil {
@@ -236,7 +236,7 @@ func (p *Provider) find(ctx context.Context) (*endpoints, error) {
 	}
 	// Some providers support S256 without listing it. A provider that lists only others does not.
 	if len(says.Methods) > 0 && !slices.Contains(says.Methods, "S256") {
-		return nil, fmt.Errorf("it takes PKCE with %.100q alone, not with S256", says.Methods)
+		return nil, fmt.Errorf("it supports PKCE only with %.100q, not with S256", says.Methods)
 	}
 	where := at.Endpoint()
 	for what, raw := range map[string]string{"authorization": where.AuthURL,
