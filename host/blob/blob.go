@@ -338,8 +338,7 @@ func (b *Blobs) load(
 	return e, data, nil
 }
 
-// copy writes a whole blob to a new file in its owner's workspace. The file remains after the blob
-// expires.
+// copy writes a whole blob to a new file in its owner's workspace, which outlives the blob.
 func (b *Blobs) copy(e Entry, data []byte, op abi.BlobRead) (gate.Result, error) {
 	if err := b.opts.Save(e.Principal, op.Local, bytes.NewReader(data)); err != nil {
 		return gate.Result{}, err

@@ -66,8 +66,7 @@ func byNumber(a, b Guest) int {
 
 // Read reads a list. It returns an error if the input is not a list, is empty, or names something
 // twice, or if a row lacks a required value, has a value of a wrong type or form, or contradicts
-// itself or another row. A wrong value that other people can write for one guest makes only that
-// guest unknown.
+// itself or another row. A wrong value that others can write for a guest makes only it unknown.
 func Read(data []byte) (List, error) {
 	var l List
 	err := rows(data, func(r row) error { return l.add(r) })

@@ -18,8 +18,7 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// methods are the methods that a site can list. GET and HEAD are green, so nothing may override
-// them.
+// methods are those that a site can list. GET and HEAD are green, so nothing may override them.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
 	http.MethodPatch, http.MethodDelete}
 

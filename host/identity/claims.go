@@ -61,8 +61,8 @@ func access(claims map[string]any) error {
 	return nil
 }
 
-// client returns an error unless at least one claim names the token's OAuth client, and each such
-// claim names one of Clients.
+// client returns an error unless a claim names the OAuth client, and each such claim one of
+// Clients.
 func (o OIDC) client(claims map[string]any) error {
 	if len(o.Clients) == 0 {
 		return nil

@@ -191,8 +191,8 @@ func (v *Verifier) Current(ctx context.Context) error {
 	return err
 }
 
-// Admitted returns an error unless a new request with the same credential as the request of ctx
-// would be accepted now.
+// Admitted returns an error unless a new request with the credential of ctx's would be accepted
+// now.
 func (v *Verifier) Admitted(ctx context.Context) error {
 	c, ok := ctx.Value(key{}).(caller)
 	if !ok {
@@ -242,8 +242,7 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// challenge returns the WWW-Authenticate header: what the request lacks, and where a client finds
-// out how to get it.
+// challenge returns the WWW-Authenticate header: what the request lacks, and where to get it.
 func (v *Verifier) challenge(wrong string) string {
 	c := `Bearer realm="caponier"`
 	if wrong != "" {
@@ -267,8 +266,7 @@ func (v *Verifier) identify(r *http.Request) (caller, error) {
 	}
 	from, header := address(r), r.Header["Authorization"]
 	c, err := v.bearer(r.Context(), header, from)
-	// Failures never lock out a valid token from the same address, because guessing 256 bits needs
-	// no limit.
+	// Failures never lock out a valid token from the same address: 256 bits cannot be guessed.
 	theirs := !errors.Is(err, errUnreadable) || errors.Is(err, errOften)
 	if err != nil && theirs && len(header) > 0 && v.fails.tooMany(from) {
 		return caller{}, errTooMany

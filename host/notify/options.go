@@ -18,8 +18,7 @@ type Options struct {
 	// telegram (https://api.telegram.org if empty); smtp:// or smtps://HOST[:PORT] of mail. It is
 	// https, or http on the loopback.
 	URL string `koanf:"url" secret:"true"`
-	// Token is the token of a bot, for telegram and matrix, and for ntfy if the server requires
-	// one.
+	// Token is the token of a bot, for telegram and matrix, and for ntfy if it needs one.
 	Token string `koanf:"token" secret:"true"`
 	// Channel is the chat of telegram, the room of matrix (!id:server), the topic of ntfy.
 	Channel string `koanf:"channel"`

@@ -33,8 +33,7 @@ func fields(v any, name string, must, may []string) (map[string]any, error) {
 	return m, nil
 }
 
-// Keyless reports whether sig is a Sigstore bundle with a certificate, which [Verify] cannot
-// verify.
+// Keyless reports whether sig is a Sigstore bundle with a certificate, which [Verify] refuses.
 func Keyless(sig []byte) bool {
 	v, err := abi.Decode(sig, Max)
 	if err != nil {

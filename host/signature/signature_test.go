@@ -196,7 +196,7 @@ func TestCosignSignatures(t *testing.T) {
 		{"no base64", swap(`"signature":"`, `"signature":"!`), "signature:"},
 		{"cut", good[:len(good)-1], "reading"},
 		{"more behind", good + "{}", "reading"},
-		{"number", swap(`{"hint":"x"}`, "1"), "no object"},
+		{"number", swap(`{"hint":"x"}`, "1"), "not an object"},
 		{"text", "hello", "neither"},
 		{"empty", "", "neither"},
 		{"large", "{" + strings.Repeat(" ", signature.Max) + "}", "at most"},

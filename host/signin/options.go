@@ -1,5 +1,4 @@
-// Package signin signs a person in at an OpenID provider, with the authorization code flow and
-// PKCE.
+// Package signin signs a person in at an OpenID provider, by the authorization code flow with PKCE.
 package signin
 
 import (

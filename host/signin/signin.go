@@ -159,8 +159,8 @@ func (p *Provider) Name(ctx context.Context, secret string, back url.Values) (st
 	return name, nil
 }
 
-// exchange distinguishes a refusal of the provider from a missing answer. Neither error contains
-// the code or a token.
+// exchange distinguishes a refusal from a missing answer. Neither error contains the code or a
+// token.
 func exchange(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.Response.StatusCode < 500 {
@@ -175,8 +175,7 @@ func exchange(err error) error {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// claims returns the claims of an ID token that the provider signed for this client, and that is
-// valid now.
+// claims returns the claims of a valid ID token that the provider signed for this client.
 func (p *Provider) claims(ctx context.Context, at *endpoints, raw string) (map[string]any, error) {
 	token, err := at.verifier.Verify(oidc.ClientContext(ctx, p.client), raw)
 	if err != nil {

@@ -151,7 +151,7 @@ func TestAGuestWithUnknownFactsIsAnError(t *testing.T) {
 
 func TestAContradictoryListOfGuestsIsAnError(t *testing.T) {
 	for claim, c := range map[string]struct{ answer, why string }{
-		"no list": {`null`, "no JSON list"},
+		"no list": {`null`, "not a JSON list"},
 		"empty":   {`[]`, "says nothing"},
 		"two places": {`[{"id":"lxc/101","vmid":101,"node":"pve1","type":"lxc","status":"running"},
 			{"id":"lxc/101","vmid":101,"node":"pve2","type":"lxc","status":"running"}]`,
