@@ -1,5 +1,4 @@
-// Package anchor publishes signed ends of journal chains. They prove a later change of earlier
-// records.
+// Package anchor publishes signed ends of journal chains. They prove later changes of records.
 //
 // An anchor is a note in the format of golang.org/x/mod/sumdb/note: the lines below and an Ed25519
 // signature.
@@ -38,7 +37,7 @@ type Anchor struct {
 }
 
 // NewKey returns a new signing key, which is secret, and the key that verifies its signatures. Name
-// is the name of the host.
+// names the host.
 func NewKey(name string) (secret, public string, err error) {
 	return note.GenerateKey(rand.Reader, name)
 }
@@ -79,7 +78,7 @@ func Read(r io.Reader, keys ...string) (all []Anchor, err error) {
 	for _, k := range keys {
 		v, err := note.NewVerifier(strings.TrimSpace(k))
 		if err != nil {
-			return nil, fmt.Errorf("the key %.40q is none: %w", k, err)
+			return nil, fmt.Errorf("the key %.40q is invalid: %w", k, err)
 		}
 		known = append(known, v)
 	}

@@ -147,7 +147,7 @@ func TestReadRefusesUnsignedNotes(t *testing.T) {
 	good := string(b)
 	for claim, c := range map[string]struct{ text, key, want string }{
 		"another key": {good, stranger, "line 5"},
-		"no key":      {good, "x", "none"},
+		"no key":      {good, "x", "is invalid"},
 		"a changed number": {strings.Replace(good, "a.jsonl 1 ", "a.jsonl 2 ", 1), public,
 			"line 10"},
 		"a signature that is gone": {good[strings.Index(good, "\u2014"):], public, ""},

@@ -332,14 +332,13 @@ func (b *Blobs) load(
 	// part of a file has no digest
 	if int64(got) != n || op.Local != "" && digest(data) != e.SHA256 {
 		return Entry{}, nil, gate.Fail("failed",
-			"blob %s is not what was kept: its file in blob.dir "+
+			"blob %s differs from what was stored: its file in blob.dir "+
 				"was cut or changed; make it again", id)
 	}
 	return e, data, nil
 }
 
-// copy writes a whole blob to a new file in its owner's workspace. The file remains after the blob
-// expires.
+// copy writes a whole blob to a new file in its owner's workspace, which outlives the blob.
 func (b *Blobs) copy(e Entry, data []byte, op abi.BlobRead) (gate.Result, error) {
 	if err := b.opts.Save(e.Principal, op.Local, bytes.NewReader(data)); err != nil {
 		return gate.Result{}, err

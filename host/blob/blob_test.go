@@ -412,7 +412,7 @@ func TestADamagedBlobIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := do(b, "alice", abi.BlobRead{Blob: id, Local: "d/a"})
-			wants(t, err, "failed", "not what was kept")
+			wants(t, err, "failed", "differs from what was stored")
 			if left, _ := filepath.Glob(filepath.Join(workspace, "alice", "d", "*")); len(
 				left,
 			) != 0 {
@@ -420,7 +420,7 @@ func TestADamagedBlobIsRefused(t *testing.T) {
 			}
 			if name != "changed" { // part of a file has no digest
 				_, err = do(b, "alice", abi.BlobRead{Blob: id})
-				wants(t, err, "failed", "not what was kept")
+				wants(t, err, "failed", "differs from what was stored")
 			}
 		})
 	}

@@ -66,8 +66,7 @@ func byNumber(a, b Guest) int {
 
 // Read reads a list. It returns an error if the input is not a list, is empty, or names something
 // twice, or if a row lacks a required value, has a value of a wrong type or form, or contradicts
-// itself or another row. A wrong value that other people can write for one guest makes only that
-// guest unknown.
+// itself or another row. A wrong value that others can write for a guest makes only it unknown.
 func Read(data []byte) (List, error) {
 	var l List
 	err := rows(data, func(r row) error { return l.add(r) })
@@ -196,7 +195,7 @@ func (l *List) addNode(r row) error {
 func (r row) guest(kind string) (g Guest, err error) {
 	number, is := r["vmid"].(json.Number)
 	if !is || !vmids.MatchString(string(number)) {
-		return g, fmt.Errorf("%v is no number of a guest", shown(r["vmid"]))
+		return g, fmt.Errorf("%v is not the number of a guest", shown(r["vmid"]))
 	}
 	g.VMID, g.Kind = string(number), kind
 	if r["id"] != kind+"/"+g.VMID {
@@ -272,7 +271,7 @@ func rows(data []byte, add func(row) error) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	if t, err := d.Token(); err != nil || t != json.Delim('[') {
-		return errors.New("it is no JSON list")
+		return errors.New("it is not a JSON list")
 	}
 	for n := 0; d.More(); n++ {
 		if n == maxRows {
@@ -297,7 +296,7 @@ func rows(data []byte, add func(row) error) error {
 
 func readRow(d *json.Decoder) (row, error) {
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("it is no object")
+		return nil, errors.New("it is not an object")
 	}
 	r, seen := row{}, map[string]bool{}
 	for d.More() {

@@ -16,8 +16,7 @@ var unusable = []string{"metadata", "linklocal", "multicast", "broadcast", "unsp
 
 // Client is for requests of the host itself, to an address that its operator configured, such as an
 // identity provider. It verifies certificates, follows no redirects, uses no proxy, keeps no
-// cookies, and reads at most max_body of a body. It never dials metadata or link-local addresses,
-// even if a name resolves to one.
+// cookies, and reads at most max_body of a body. It never dials metadata or link-local addresses.
 func (e *Egress) Client() *http.Client {
 	d := net.Dialer{
 		Timeout: e.opts.Timeout,

@@ -514,7 +514,7 @@ func TestValidateNamesTheWrongOption(t *testing.T) {
 		"origins and tools":          with(func(c *Credential) { c.Tools = nil }),
 		"at least 8 characters":      with(func(c *Credential) { c.Secret = "short" }),
 		"on one line":                with(func(c *Credential) { c.Secret = "12345678\r\nX: y" }),
-		"set by the host":            with(func(c *Credential) { c.Header = "host" }),
+		"only by the host":           with(func(c *Credential) { c.Header = "host" }),
 		"an origin ends": with(func(c *Credential) {
 			c.Origins = []string{"https://a.example/v1"}
 		}),

@@ -7,8 +7,7 @@ import (
 )
 
 // Price is what a model costs at an origin, in micro-dollars for a million tokens. An origin with
-// prices is metered: every request to it other than GET and HEAD must name one of the listed models
-// and limit its answer.
+// prices is metered: every request but GET and HEAD must name a listed model and limit its answer.
 type Price struct {
 	Origin string `koanf:"origin"`
 	Model  string `koanf:"model"`
@@ -58,8 +57,7 @@ func (p *Price) spent(status int, body []byte, reserved int64) int64 {
 	return p.cost(in, out)
 }
 
-// usage reads what OpenAI-compatible and Anthropic servers count. A missing or impossible count is
-// unknown.
+// usage reads what OpenAI-compatible and Anthropic servers count. An impossible count is unknown.
 func usage(body []byte) (in, out int64, known bool) {
 	var r struct {
 		Usage struct {

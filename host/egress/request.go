@@ -65,8 +65,8 @@ func without(headers [][2]string, drop func(name string) bool) [][2]string {
 }
 
 // next returns the operation to which a redirect leads. It returns false if the answer is the
-// redirect itself, because the request did not ask to follow it, or because it would send a body to
-// another origin.
+// redirect itself, because the request did not ask for it, or because a body would go to another
+// origin.
 func next(
 	op abi.HTTPRequest, from target, status int, location string,
 ) (abi.HTTPRequest, bool, error) {

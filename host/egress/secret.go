@@ -27,8 +27,7 @@ type Credential struct {
 	origins []string
 }
 
-// minSecret is the minimum length of a secret in bytes. Removing a shorter one from a response
-// would remove ordinary text.
+// minSecret is the minimum length of a secret in bytes. A shorter one may equal ordinary text.
 const minSecret = 8
 
 // ready returns c with its defaults.

@@ -169,8 +169,7 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 		r.origin(), status, why)
 }
 
-// said returns an error's text in the form that the plugin may see, because the text can contain
-// what the server sent.
+// said returns an error's text for the plugin: the text can contain what the server sent.
 func (e *Egress) said(err error) string {
 	b := e.scrub([]byte(err.Error()))
 	return strings.ToValidUTF8(string(b[:min(len(b), maxSaid)]), "\uFFFD")

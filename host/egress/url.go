@@ -18,8 +18,7 @@ const (
 	maxHeaderBytes = 16 << 10
 )
 
-// methods are the methods that a site can list. GET and HEAD are green, so nothing may override
-// them.
+// methods are those that a site can list. GET and HEAD are green, so nothing may override them.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
 	http.MethodPatch, http.MethodDelete}
 
@@ -105,7 +104,7 @@ func headers(list [][2]string) (http.Header, error) {
 				"dashes, which all servers read alike", kv[0])
 		}
 		if slices.Contains(forbidden, name) || strings.HasPrefix(name, "Proxy-") {
-			return nil, fmt.Errorf("%s is set by the host alone", name)
+			return nil, fmt.Errorf("%s may be set only by the host", name)
 		}
 		if strings.Trim(value, " \t") != value || strings.ContainsFunc(value, control) {
 			return nil, fmt.Errorf("the value of %s has control characters, or spaces around it",

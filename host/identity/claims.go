@@ -55,14 +55,14 @@ func access(claims map[string]any) error {
 		"token_use": {"access"}} {
 		v, there := claims[k]
 		if use, _ := v.(string); there && !slices.Contains(good, strings.ToLower(use)) {
-			return fmt.Errorf("claim %s is %.40q: it is no access token", k, use)
+			return fmt.Errorf("claim %s is %.40q: it is not an access token", k, use)
 		}
 	}
 	return nil
 }
 
-// client returns an error unless at least one claim names the token's OAuth client, and each such
-// claim names one of Clients.
+// client returns an error unless a claim names the OAuth client, and each such claim one of
+// Clients.
 func (o OIDC) client(claims map[string]any) error {
 	if len(o.Clients) == 0 {
 		return nil

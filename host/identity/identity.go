@@ -50,7 +50,7 @@ func (o Options) Validate() error {
 	for _, p := range o.Principals {
 		switch {
 		case p.ID == reserved:
-			return fmt.Errorf("identity.principals: id %q is that of the host itself", p.ID)
+			return fmt.Errorf("identity.principals: id %q is the id of the host itself", p.ID)
 		case !idForm.MatchString(p.ID):
 			return fmt.Errorf("identity.principals: id %q must be 1 to 64 of a-z 0-9 . _ @ - and "+
 				"start with a letter or digit", p.ID)
@@ -191,8 +191,8 @@ func (v *Verifier) Current(ctx context.Context) error {
 	return err
 }
 
-// Admitted returns an error unless a new request with the same credential as the request of ctx
-// would be accepted now.
+// Admitted returns an error unless a new request with the credential of ctx's would be accepted
+// now.
 func (v *Verifier) Admitted(ctx context.Context) error {
 	c, ok := ctx.Value(key{}).(caller)
 	if !ok {
@@ -218,7 +218,7 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 		if errors.Is(err, errUnreadable) {
 			v.opts.Log.Error("tokens cannot be checked", "error", err)
 		} else if !errors.Is(err, errTooMany) {
-			v.opts.Log.Warn("an HTTP caller was turned away", "from", r.RemoteAddr, "why", err)
+			v.opts.Log.Warn("an HTTP caller was refused", "from", r.RemoteAddr, "why", err)
 		}
 		switch scope := (*scopeError)(nil); {
 		case errors.Is(err, errTooMany):
@@ -242,8 +242,7 @@ func (v *Verifier) Middleware(next http.Handler) http.Handler {
 	})
 }
 
-// challenge returns the WWW-Authenticate header: what the request lacks, and where a client finds
-// out how to get it.
+// challenge returns the WWW-Authenticate header: what the request lacks, and where to get it.
 func (v *Verifier) challenge(wrong string) string {
 	c := `Bearer realm="caponier"`
 	if wrong != "" {
@@ -267,8 +266,7 @@ func (v *Verifier) identify(r *http.Request) (caller, error) {
 	}
 	from, header := address(r), r.Header["Authorization"]
 	c, err := v.bearer(r.Context(), header, from)
-	// Failures never lock out a valid token from the same address, because guessing 256 bits needs
-	// no limit.
+	// Failures never lock out a valid token from the same address: 256 bits cannot be guessed.
 	theirs := !errors.Is(err, errUnreadable) || errors.Is(err, errOften)
 	if err != nil && theirs && len(header) > 0 && v.fails.tooMany(from) {
 		return caller{}, errTooMany

@@ -88,8 +88,7 @@ func (p *polite) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// ready returns the verifier. While the provider cannot be reached, it returns the last one, for a
-// limited time.
+// ready returns the verifier. While the provider cannot be reached, it is the last one, for a time.
 func (p *provider) ready(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	began := time.Now()
 	p.mu.Lock()
@@ -153,8 +152,7 @@ func (p *provider) check(ctx context.Context, raw string) (id string, roles []st
 	return p.claimed(claims)
 }
 
-// unverified distinguishes a missing answer of the provider from a wrong signature. The library
-// wraps neither.
+// unverified distinguishes a missing answer of the provider from a wrong signature.
 func unverified(err error) error {
 	switch text := err.Error(); {
 	case strings.Contains(text, errOften.Error()):

@@ -325,8 +325,7 @@ func (t *Tokens) check(
 
 func (t *Tokens) usedPath(prefix string) string { return filepath.Join(t.Path+".used", prefix) }
 
-// used records a use in the modification time of a file, at most once a minute, so that the token
-// file does not change.
+// used records a use in a file's modification time, at most once a minute.
 func (t *Tokens) used(tok Token, now time.Time) error {
 	prefix := tok.Prefix
 	if t.Kept != nil {

@@ -11,8 +11,7 @@ import (
 // lookName is the tool by which the host looks at a guest; it is in core policy too.
 const lookName = "look_at"
 
-// protection reports whether Proxmox protects a guest. It does not if the configuration lacks the
-// key.
+// protection reports whether Proxmox protects a guest. Without the key, it does not.
 func protection(ctx context.Context, call func(context.Context, string, any) gate.Answer,
 	node, id string) (string, error) {
 	a := call(ctx, lookName, map[string]any{"node": node, "guest": id})

@@ -116,8 +116,8 @@ func (v *Inventory) configs(ctx context.Context, q gate.Question, on place, ids 
 	all.Wait()
 }
 
-// Decider decides with the cached facts of the guests that a call names. Policy checks their age.
-// Decider never waits.
+// Decider decides with the cached facts of a call's guests, and never waits. Policy checks their
+// age.
 func (v *Inventory) Decider(next gate.Decider) gate.Decider { return decider{next, v} }
 
 type decider struct {
@@ -136,8 +136,7 @@ func (d decider) Decide(ctx context.Context, q gate.Question) (gate.Decision, er
 	return d.Decider.Decide(ctx, q)
 }
 
-// known returns these guests as far as the list of the cluster contains them, or nil without a
-// list.
+// known returns those of the guests that the list of the cluster contains, or nil without a list.
 func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
 	k := v.kept[on.cluster]
 	if k == nil || k.asked.IsZero() {
@@ -264,8 +263,7 @@ func (v *Inventory) join(ctx context.Context, on place, d gate.Decision, arrived
 }
 
 // read asks the nodes of a cluster, one after the other, until one answers. It starts after a
-// delay, so that callers cannot cause continuous reads. Callers that arrive during the delay share
-// this read.
+// delay, so that callers cannot cause continuous reads. Callers during the delay share this read.
 func (v *Inventory) read(ctx context.Context, on place, k *kept, later time.Duration) {
 	if wait := v.wait; wait != nil {
 		wait(later)

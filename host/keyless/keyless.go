@@ -1,5 +1,4 @@
-// Package keyless asks the program caponier-keyless for the identity in the certificate that signed
-// a module.
+// Package keyless asks the program caponier-keyless for the identity that signed a module.
 //
 // A separate program verifies certificates and transparency logs (docs/rationale.md), so that the
 // host contains none of that code. It reads everything from standard input, has no environment, and

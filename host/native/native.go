@@ -24,8 +24,8 @@ type Tool struct {
 	Budget   time.Duration
 	// Targets returns what a call with these arguments acts on.
 	Targets func(args map[string]any) (gate.Targets, error)
-	// Do does the work. It acts only through r.Operate, on the arguments that were decided. Its
-	// result is the call's output.
+	// Do does the work. It acts only through r.Operate, on the decided arguments, and returns the
+	// output.
 	Do func(ctx context.Context, r *gate.Running) (result any, err error)
 }
 

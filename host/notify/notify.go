@@ -61,7 +61,7 @@ func (n *Notifier) Tell(notice Notice, failed func(service string, err error)) {
 		select {
 		case t.room <- struct{}{}:
 		default:
-			failed(t.name, errors.New("too many messages are on their way"))
+			failed(t.name, errors.New("too many messages are pending"))
 			continue
 		}
 		n.sending.Go(func() {

@@ -18,8 +18,7 @@ type Options struct {
 	// telegram (https://api.telegram.org if empty); smtp:// or smtps://HOST[:PORT] of mail. It is
 	// https, or http on the loopback.
 	URL string `koanf:"url" secret:"true"`
-	// Token is the token of a bot, for telegram and matrix, and for ntfy if the server requires
-	// one.
+	// Token is the token of a bot, for telegram and matrix, and for ntfy if it needs one.
 	Token string `koanf:"token" secret:"true"`
 	// Channel is the chat of telegram, the room of matrix (!id:server), the topic of ntfy.
 	Channel string `koanf:"channel"`
@@ -57,7 +56,7 @@ func (o Options) Validate() error {
 	}
 	for _, a := range append(slices.Clone(o.To), o.From) {
 		if p, err := netmail.ParseAddress(a); o.Kind == "mail" && (err != nil || p.Address != a) {
-			return fmt.Errorf("to: %q is no address such as ann@example.org", a)
+			return fmt.Errorf("to: %q is not an address such as ann@example.org", a)
 		}
 	}
 	return o.place()
@@ -77,7 +76,7 @@ func (o Options) place() error {
 		return errors.New("url: want https://, or http:// on the loopback")
 	case slices.Contains([]string{"telegram", "ntfy", "matrix"}, o.Kind) &&
 		(strings.Trim(u.Path, "/") != "" || u.RawQuery != ""):
-		return errors.New("url: want the server alone, such as https://ntfy.example.org; the " +
+		return errors.New("url: want only the server, such as https://ntfy.example.org; the " +
 			"rest is channel and token")
 	}
 	return nil

@@ -33,8 +33,7 @@ func NewAsker(cert string) (*Asker, error) {
 	return &Asker{scheme, &http.Client{Timeout: 4 * time.Second, Transport: transport}}, nil
 }
 
-// Ask returns the answer of the server at an address, even if it also returns an error because the
-// server is not healthy.
+// Ask returns the answer of the server at an address, also with the error that it is not healthy.
 func (a *Asker) Ask(addr string) ([]byte, error) {
 	res, err := a.client.Get(a.scheme + "://" + addr + "/health")
 	if err != nil {
@@ -48,8 +47,7 @@ func (a *Asker) Ask(addr string) ([]byte, error) {
 	return body, err
 }
 
-// pinned trusts only the certificate in the file, for any name, because the caller knows only the
-// server's address.
+// pinned trusts only the certificate in the file, for any name: the caller knows only an address.
 func pinned(file string) (*tls.Config, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -78,8 +78,7 @@ func removed(r rune) bool {
 }
 
 // escape returns the number of bytes of an escape sequence after its ESC: the byte of its kind, and
-// the bytes of rest that belong to it. For a malformed sequence, it counts only the kind, or
-// nothing.
+// the bytes of rest that belong to it. For a malformed one, it counts the kind, or nothing.
 func escape(kind byte, rest string) int {
 	run := func(low, high byte) (i int) {
 		for i < len(rest) && rest[i] >= low && rest[i] < high {
@@ -176,8 +175,7 @@ func imitates(r rune) bool {
 
 func isASCIILetter(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }
 
-// apart reports whether a character does not belong to a word. The script cannot be recognized from
-// an imitating character.
+// apart reports whether a character does not belong to a word. An imitating one reveals no script.
 func apart(r rune) bool {
 	return !unicode.In(r, unicode.L, unicode.M, unicode.N) || hidden(r) || imitates(r)
 }

@@ -1,4 +1,4 @@
-// Package plan makes plans of calls, to which calls are held.
+// Package plan makes plans of calls, with which the calls are compared.
 package plan
 
 import (
@@ -112,8 +112,7 @@ func bound(q gate.Question, named map[string]bool) (digest, path string) {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(names.Replace(string(b))))), path
 }
 
-// staged is the prefix of the placeholder for a stage that the host made. No request contains a
-// NUL.
+// staged is the prefix of the placeholder for a stage that the host made. Requests contain no NUL.
 const staged = "\x00/made/stage/"
 
 // numbers returns what replaces, in JSON, the names that the host has made for this run by now.

@@ -20,8 +20,7 @@ const (
 )
 
 // Text is the plan for people: one line for each step, then what it touches, and what undoes it or
-// why nothing can. It contains no control characters, and no text that could be mistaken for the
-// host's own.
+// why nothing can. It contains no control characters, and no text that imitates the host's own.
 func (p *plan) Text() string {
 	var b strings.Builder
 	state := "all that it does above green"
@@ -194,8 +193,7 @@ func count(steps int) string {
 	return fmt.Sprint(steps, " steps")
 }
 
-// undo describes how to undo a step. More steps can be undone if the site lets the host keep a copy
-// first.
+// undo describes how to undo a step. More steps can be undone if the host keeps copies.
 func undo(s *step, o gate.Obligations) reverse.Way {
 	switch {
 	case len(o.Snapshot.VMIDs) > 0:

@@ -27,7 +27,7 @@ type Recorder struct {
 }
 
 // Executors returns executors that call the given ones and record their results. Nodes are the
-// nodes of the inventory.
+// inventory's.
 func (r *Recorder) Executors(all map[string]gate.Executor, nodes []gate.Node,
 ) map[string]gate.Executor {
 	r.mu.Lock()
@@ -185,8 +185,7 @@ func (r *Recorder) file(q gate.Question, a offline.Asked, value any, err error) 
 	return whole || r.keep(f) && (f.Type != "file" || facts.Bytes == 0 || a.Op == "sftp_stat")
 }
 
-// known returns the index of a path among the answers, or -1, and reports whether the answer has
-// its bytes.
+// known returns the index of a path among the answers, or -1, and whether its bytes are there.
 func (r *Recorder) known(f offline.File) (i int, whole bool) {
 	i = slices.IndexFunc(r.answers.Files,
 		func(x offline.File) bool { return x.Node == f.Node && x.Path == f.Path })

@@ -200,7 +200,7 @@ func (j job) ask(ctx context.Context) (found []gate.Hit, actions map[string]stri
 	case err != nil:
 		return found, nil, j.withheld("policy did not answer: %v", err)
 	case len(why) > 0:
-		return found, nil, j.withheld("policy keeps it back: %s", strings.Join(why, ", "))
+		return found, nil, j.withheld("policy withholds it: %s", strings.Join(why, ", "))
 	}
 	return found, a.Actions, nil
 }
@@ -258,11 +258,11 @@ func (g *Guard) Said(ctx context.Context, text string) string {
 			return string(masked)
 		}
 	}
-	return "[kept back, since nothing could be looked for in it: " + err.Error() + "]"
+	return "[withheld, because it could not be examined: " + err.Error() + "]"
 }
 
 func (j job) withheld(format string, args ...any) error {
-	what := "what came of it is not handed on, and what was done stays done: "
+	what := "the result is withheld, but the operation was executed: "
 	if _, asks := j.r.Question.Op.(abi.Ask); asks {
 		what = "the user is not asked: "
 	}

@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// errUnready is the error of a set that New did not make, and of a masker that is used after it
-// failed.
+// errUnready is the error of a set that New did not make, and of a masker after a failure.
 var errUnready = errors.New("result: no detectors")
 
 // marker is the beginning of the text that replaces a secret.

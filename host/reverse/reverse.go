@@ -101,8 +101,7 @@ var services = map[string]entry{
 
 var programs = map[string]map[string]entry{"pct": guests, "qm": guests, "systemctl": services}
 
-// Command returns how to undo a command. Kept is true if the host first reads what the command
-// changes.
+// Command returns how to undo a command. Kept is true if the host reads the old values first.
 func Command(argv []string, kept bool) Way {
 	unknown := Way{None: "no reverse of this command is known"}
 	if len(argv) < 2 {

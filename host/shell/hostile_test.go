@@ -70,7 +70,7 @@ func TestHostileTextIsRefusedByName(t *testing.T) {
 		{"cat <> x", "redirection", "a redirection"},
 		{"ls 2>&1 > x", "redirection", "a redirection"},
 		{"> /etc/passwd", "redirection", "a redirection"},
-		{"> /dev/null", "syntax", "something that is no command"},
+		{"> /dev/null", "syntax", "something that is not a command"},
 		{"ls >> /dev/null", "redirection", "a redirection"},
 		{"ls > /dev/nullx", "redirection", "a redirection"},
 		{"ls > /dev/../etc/x", "redirection", "a redirection"},

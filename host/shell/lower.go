@@ -282,7 +282,7 @@ func (s *scan) statement(st *syntax.Stmt) {
 		}
 		s.tails = append(s.tails, tail)
 	default:
-		s.refuse("syntax", "something that is no command", st.Position)
+		s.refuse("syntax", "something that is not a command", st.Position)
 	}
 }
 

@@ -18,7 +18,7 @@ const bundleType = "application/vnd.dev.sigstore.bundle.v0.3+json"
 func fields(v any, name string, must, may []string) (map[string]any, error) {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf("the bundle's %s is no object", name)
+		return nil, fmt.Errorf("the bundle's %s is not an object", name)
 	}
 	for _, key := range must {
 		if m[key] == nil {
@@ -33,8 +33,7 @@ func fields(v any, name string, must, may []string) (map[string]any, error) {
 	return m, nil
 }
 
-// Keyless reports whether sig is a Sigstore bundle with a certificate, which [Verify] cannot
-// verify.
+// Keyless reports whether sig is a Sigstore bundle with a certificate, which [Verify] refuses.
 func Keyless(sig []byte) bool {
 	v, err := abi.Decode(sig, Max)
 	if err != nil {

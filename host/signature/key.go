@@ -46,7 +46,7 @@ func (k Key) String() string {
 func (k Key) valid(now time.Time) error {
 	const form = "2006-01-02 15:04 MST"
 	if !k.after.IsZero() && now.Before(k.after) {
-		return fmt.Errorf("the key %s counts from %s on", k, k.after.Format(form))
+		return fmt.Errorf("the key %s is valid from %s on", k, k.after.Format(form))
 	}
 	if now.After(k.before) && !k.before.IsZero() {
 		return fmt.Errorf("the key %s has expired at %s", k, k.before.Format(form))
@@ -125,7 +125,7 @@ func parseTime(text string) (time.Time, error) {
 	form := map[int]string{8: "20060102", 12: "200601021504", 14: "20060102150405"}[len(digits)]
 	t, err := time.ParseInLocation(form, digits, in)
 	if form == "" || err != nil {
-		return t, fmt.Errorf("%q is no time: want YYYYMMDD[HHMM[SS]][Z]", text)
+		return t, fmt.Errorf("%q is not a time: want YYYYMMDD[HHMM[SS]][Z]", text)
 	}
 	return t, nil
 }

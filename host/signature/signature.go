@@ -63,7 +63,7 @@ func verifySSH(sig, module []byte, k Key) error {
 // By returns the names of the signers that signed the module. It returns an error if none did.
 func By(signers []Signer, sig, module []byte, now time.Time) (names []string, err error) {
 	if len(signers) == 0 {
-		return nil, errors.New("nobody is listed who may sign")
+		return nil, errors.New("no signer is listed")
 	}
 	var wrong error
 	for _, s := range signers {

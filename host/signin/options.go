@@ -1,5 +1,4 @@
-// Package signin signs a person in at an OpenID provider, with the authorization code flow and
-// PKCE.
+// Package signin signs a person in at an OpenID provider, by the authorization code flow with PKCE.
 package signin
 
 import (
@@ -58,11 +57,11 @@ func (o Options) Validate(names []string) error {
 	case o.Claim != "" && !plainForm.MatchString(o.Claim):
 		return fmt.Errorf("claim: %q is not the name of a claim", o.Claim)
 	case len(o.People) == 0:
-		return errors.New("people: it is empty, so nobody could sign in")
+		return errors.New("people: it is empty, so no one could sign in")
 	}
 	for _, s := range o.Scopes {
 		if !scopeForm.MatchString(s) || s == "offline_access" {
-			return fmt.Errorf("scopes: %q is no scope, or asks for more than a sign-in", s)
+			return fmt.Errorf("scopes: %q is not a scope, or asks for more than a sign-in", s)
 		}
 	}
 	seen := map[string]bool{}

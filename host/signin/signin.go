@@ -33,7 +33,7 @@ const (
 var (
 	ErrProvider = errors.New("the identity provider cannot be asked")
 	ErrOften    = errors.New("too many people begin to sign in")
-	ErrUnknown  = errors.New("the identity provider knows you, and you may not sign in here")
+	ErrUnknown  = errors.New("the identity provider knows you, but you may not sign in here")
 )
 
 // Provider signs people in with one issuer. It is safe for concurrent use.
@@ -159,12 +159,12 @@ func (p *Provider) Name(ctx context.Context, secret string, back url.Values) (st
 	return name, nil
 }
 
-// exchange distinguishes a refusal of the provider from a missing answer. Neither error contains
-// the code or a token.
+// exchange distinguishes a refusal from a missing answer. Neither error contains the code or a
+// token.
 func exchange(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.Response.StatusCode < 500 {
-		return fmt.Errorf("the provider does not take the code: %d %.100q",
+		return fmt.Errorf("the provider refused the code: %d %.100q",
 			refused.Response.StatusCode, refused.ErrorCode)
 	}
 	if refused != nil {
@@ -175,8 +175,7 @@ func exchange(err error) error {
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// claims returns the claims of an ID token that the provider signed for this client, and that is
-// valid now.
+// claims returns the claims of a valid ID token that the provider signed for this client.
 func (p *Provider) claims(ctx context.Context, at *endpoints, raw string) (map[string]any, error) {
 	token, err := at.verifier.Verify(oidc.ClientContext(ctx, p.client), raw)
 	if err != nil {
@@ -236,7 +235,7 @@ func (p *Provider) find(ctx context.Context) (*endpoints, error) {
 	}
 	// Some providers support S256 without listing it. A provider that lists only others does not.
 	if len(says.Methods) > 0 && !slices.Contains(says.Methods, "S256") {
-		return nil, fmt.Errorf("it takes PKCE with %.100q alone, not with S256", says.Methods)
+		return nil, fmt.Errorf("it supports PKCE only with %.100q, not with S256", says.Methods)
 	}
 	where := at.Endpoint()
 	for what, raw := range map[string]string{"authorization": where.AuthURL,

@@ -93,7 +93,7 @@ func TestForgedResponsesOfTheProviderAreRefused(t *testing.T) {
 		"an error": {func(v url.Values) { v.Set("error", "access_denied") },
 			"signed nobody in: \"access_denied\""},
 		"no code":     {func(v url.Values) { v.Del("code") }, "signed nobody in"},
-		"a made code": {func(v url.Values) { v.Set("code", "x") }, "does not take the code: 400"},
+		"a made code": {func(v url.Values) { v.Set("code", "x") }, "refused the code: 400"},
 	} {
 		idp := signintest.New(t)
 		p := signin.New(options(idp.Issuer), redirect, nil, nil)
@@ -150,7 +150,7 @@ func TestACodeOfAnotherAttemptIsRefused(t *testing.T) {
 			u.RawQuery = q.Encode()
 			injected := idp.Agree(t, u.String(), "auth0|ann").Get("code")
 			_, _, err = attempt(t, idp, p, func(v url.Values) { v.Set("code", injected) })
-			want := "does not take the code: 400 \"invalid_grant\""
+			want := "refused the code: 400 \"invalid_grant\""
 			if !pkce {
 				want = "nonce of another attempt"
 			}

@@ -40,7 +40,7 @@ func Of(ctx context.Context, ask Ask, node string, about []string) ([]gate.Touch
 	all := []gate.Touched{}
 	for _, key := range about {
 		if !keys.MatchString(key) {
-			return nil, fmt.Errorf("%q is nothing that can be looked up", key)
+			return nil, fmt.Errorf("%q cannot be looked up", key)
 		}
 		if slices.ContainsFunc(all, func(t gate.Touched) bool { return t.About == key }) {
 			continue
@@ -99,7 +99,7 @@ func (w *word) UnmarshalJSON(b []byte) error {
 			s = ""
 		}
 		if strings.ContainsAny(s, "[{") {
-			return fmt.Errorf("%.40q is no scalar", s)
+			return fmt.Errorf("%.40q is not a scalar", s)
 		}
 	}
 	*w = word(s)
@@ -158,10 +158,10 @@ func (r *reader) cluster() error {
 			}
 		}
 		if noBackups != nil {
-			all = append(all, "backup jobs, which the node did not tell")
+			all = append(all, "backup jobs, which the node did not report")
 		}
 		if noReplications != nil && g.VMID != "" {
-			all = append(all, "replication jobs, which the node did not tell")
+			all = append(all, "replication jobs, which the node did not report")
 		}
 		return all
 	}
@@ -247,7 +247,7 @@ func (r *reader) dependents(unit string) (all []string) {
 	out, err := r.ask(r.ctx, "systemctl", "show", "--property=RequiredBy,BoundBy,ConsistsOf", "--",
 		unit)
 	if err != nil {
-		return []string{"units that depend on it, which the node did not tell"}
+		return []string{"units that depend on it, which the node did not report"}
 	}
 	for line := range strings.Lines(string(out)) {
 		_, names, _ := strings.Cut(strings.TrimSpace(line), "=")

@@ -107,13 +107,13 @@ func TestUnreadableDependenciesAreReported(t *testing.T) {
 	delete(n.answers, "pvesh get /cluster/backup")
 	delete(n.answers, "pvesh get /cluster/replication")
 	got := fmt.Sprint(one(t, n, "guest:200").Also)
-	if !strings.Contains(got, "backup jobs, which the node did not tell") ||
-		!strings.Contains(got, "replication jobs, which the node did not tell") {
+	if !strings.Contains(got, "backup jobs, which the node did not report") ||
+		!strings.Contains(got, "replication jobs, which the node did not report") {
 		t.Error(got)
 	}
 	delete(n.answers, "systemctl show --property=RequiredBy,BoundBy,ConsistsOf -- nginx")
 	if got := one(t, n, "unit:nginx").Also; len(got) != 1 ||
-		!strings.Contains(got[0], "did not tell") {
+		!strings.Contains(got[0], "did not report") {
 		t.Error(got)
 	}
 }
@@ -151,7 +151,7 @@ func TestAGuestWithUnknownFactsIsAnError(t *testing.T) {
 
 func TestAContradictoryListOfGuestsIsAnError(t *testing.T) {
 	for claim, c := range map[string]struct{ answer, why string }{
-		"no list": {`null`, "no JSON list"},
+		"no list": {`null`, "not a JSON list"},
 		"empty":   {`[]`, "says nothing"},
 		"two places": {`[{"id":"lxc/101","vmid":101,"node":"pve1","type":"lxc","status":"running"},
 			{"id":"lxc/101","vmid":101,"node":"pve2","type":"lxc","status":"running"}]`,

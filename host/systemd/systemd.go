@@ -31,7 +31,7 @@ func Notify(state string) {
 		_ = c.Close()
 	}
 	if err != nil {
-		slog.Warn("the service manager cannot be told the state", "state", state, "error", err)
+		slog.Warn("cannot report the state to the service manager", "state", state, "error", err)
 	}
 }
 
