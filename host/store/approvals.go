@@ -94,11 +94,10 @@ func (s *Store) Decide(
 		}
 		// one that waits for more waits no longer than before
 		const or = " = CASE ?4 WHEN 'waiting' THEN "
-		return s.request(t, "UPDATE approvals SET state = ?4, expires"+or+"expires ELSE ?1 + ttl "+
-			"END, decided"+or+"0 ELSE ?1 END, origin"+or+"origin ELSE ?2 END, by = ?5, "+
-			"channel = ?6, note = ?7, answers = ?8 "+
-			"WHERE id = ?3 RETURNING "+requestColumns, id, after.State, after.By, after.Channel,
-			after.Note, string(answers))
+		return s.request(t, "UPDATE approvals SET state = ?4, expires"+or+"expires ELSE ?1 + "+
+			"ttl END, decided"+or+"0 ELSE ?1 END, origin"+or+"origin ELSE ?2 END, by = ?5, "+
+			"channel = ?6, note = ?7, answers = ?8 WHERE id = ?3 RETURNING "+requestColumns, id,
+			after.State, after.By, after.Channel, after.Note, string(answers))
 	})
 }
 
@@ -127,9 +126,8 @@ func (s *Store) Begin(ctx context.Context, session approval.Session) error {
 		if err != nil {
 			return err
 		}
-		return t.exec("INSERT INTO sessions (id, name, expires, ttl, origin) VALUES "+
-			"(?, ?, ?, ?, ?)", session.ID, session.Name, session.Expires.UnixMilli(), ttl,
-			s.origin())
+		return t.exec("INSERT INTO sessions (id, name, expires, ttl, origin) VALUES (?, ?, ?, "+
+			"?, ?)", session.ID, session.Name, session.Expires.UnixMilli(), ttl, s.origin())
 	})
 }
 

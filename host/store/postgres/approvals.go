@@ -57,9 +57,8 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 	const what = "asking for an approval"
 	got, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.ask($1::text, "+
 		"$2::text, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint, $9::bigint, "+
-		"$10::bigint)",
-		r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision, string(r.Detail),
-		int64(limit), s.now(), int64(max(1, r.Need)))
+		"$10::bigint)", r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision,
+		string(r.Detail), int64(limit), s.now(), int64(max(1, r.Need)))
 	if errors.Is(err, approval.ErrNone) {
 		err = fmt.Errorf("%s: %w: %s has %d", what, approval.ErrFull, r.Principal, limit)
 	}
