@@ -67,11 +67,8 @@ func refused(res *http.Response, body []byte) error {
 		return fmt.Errorf("the host answers with a redirection to %q, which is not followed: "+
 			"give that URL", res.Header.Get("Location"))
 	case res.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf(
-			"the host does not accept the token (401): it may be revoked or expired; "+
-				"the operator makes another with: caponier token new. %s",
-			text,
-		)
+		return fmt.Errorf("the host does not accept the token (401): it may be revoked or "+
+			"expired; the operator makes another with: caponier token new. %s", text)
 	case res.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("there is no MCP at this URL (404); it usually ends in /mcp. %s", text)
 	}

@@ -24,7 +24,7 @@ import (
 var html string
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{"show": plaintext.Show,
-	"text": text, "join": strings.Join, "time": clock, "about": about}).Parse(html))
+	"text": text, "join": strings.Join, "time": clock, "about": audit.About}).Parse(html))
 
 const maxText = 32_000 // bytes of one text on a page
 
@@ -143,5 +143,3 @@ func text(s string) string {
 }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
-
-func about(r gate.Record) string { return audit.About(r) }

@@ -72,10 +72,8 @@ func (l *local) directory(d directory) (ok bool) {
 		found(OK, "", "%s will be created in %s", d.dir, at)
 	case !mine:
 		found(Warn, "sudo -u "+account(owner)+" caponier check   # run the doctor as the user "+
-			"who serves",
-			"%s belongs to %s, and this is %s: a server of the other account could not use what "+
-				"this "+
-				"one writes", d.dir, account(owner), me)
+			"who serves", "%s belongs to %s, and this is %s: a server of the other account "+
+			"could not use what this one writes", d.dir, account(owner), me)
 	case mode&0o022 != 0 || d.private && mode&0o077 != 0:
 		found(Fail, "chmod 0700 "+quoted, "others can use %s (mode %04o), which is refused", d.dir,
 			mode)

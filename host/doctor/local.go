@@ -160,16 +160,14 @@ func (l *local) commands(ctx context.Context, lock *plugin.Lock, site *load.Site
 		runs := slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
 		if runs && len(t.Commands) == 0 {
 			l.found("commands", Warn, l.relock(), "%s %s of plugin %s declares no command and "+
-				"can run "+
-				"none: its author has to declare them", t.Kind, t.Name, t.Plugin.Name)
+				"can run none: its author has to declare them", t.Kind, t.Name, t.Plugin.Name)
 		}
 		for _, cmd := range t.Commands {
 			if cmd != gate.CallersText && !slices.Contains(known, cmd) {
-				l.found("commands", Warn, edit(l.data(), 1)+"   # describe it under binaries, if "+
-					"it is a "+
-					"program of this site", "%s %s of plugin %s declares %q, which no command "+
-					"grammar "+
-					"describes: it cannot run that", t.Kind, t.Name, t.Plugin.Name, cmd)
+				l.found("commands", Warn, edit(l.data(), 1)+"   # describe it under binaries, "+
+					"if it is a program of this site", "%s %s of plugin %s declares %q, which "+
+					"no command grammar describes: it cannot run that", t.Kind, t.Name,
+					t.Plugin.Name, cmd)
 			}
 		}
 	}
@@ -194,14 +192,12 @@ func (l *local) caller(ctx context.Context, lock *plugin.Lock, site *load.Site,
 		}
 	}
 	if visible > 0 {
-		l.found("principal", OK, "", "%s (%s), the caller on stdio and in this terminal, may see "+
-			"%d of "+
-			"%d tools", p.ID, l.c.Where("cli.principal"), visible, len(lock.Tools()))
+		l.found("principal", OK, "", "%s (%s), the caller on stdio and in this terminal, may "+
+			"see %d of %d tools", p.ID, l.c.Where("cli.principal"), visible, len(lock.Tools()))
 		return
 	}
 	l.found("principal", Fail, l.grant(p), "%s (%s), the caller on stdio and in this terminal, "+
-		"may use "+
-		"none of %d tools", p.ID, l.c.Where("cli.principal"), len(lock.Tools()))
+		"may use none of %d tools", p.ID, l.c.Where("cli.principal"), len(lock.Tools()))
 }
 
 var (

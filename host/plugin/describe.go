@@ -313,9 +313,8 @@ func NewEntry(file string, wasm []byte, imports []string, describe []byte) (Entr
 	for _, t := range tools {
 		if runsCommands(t) && len(t.Commands) == 0 {
 			return Entry{}, fmt.Errorf(
-				"plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so it "+
-					"could run none; %s",
-				e.Name, t.Kind, t.Name, exampleCommands)
+				"plugin %s: %s %s: imports ssh_exec or ssh_script and declares no command, so "+
+					"it could run none; %s", e.Name, t.Kind, t.Name, exampleCommands)
 		}
 		if t.OutputSchema == nil {
 			continue

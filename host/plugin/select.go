@@ -31,8 +31,7 @@ type Selection struct {
 func (s Selection) Validate() error {
 	if s.Enable != nil && len(s.Enable) == 0 {
 		return errors.New("tools.enable: is empty; name what to offer, or delete the line for " +
-			"all " +
-			"that the lock has")
+			"all that the lock has")
 	}
 	return nil
 }
@@ -68,8 +67,7 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 		if of := owner[n]; of != "" && of != n && slices.Contains(toolsets, n) {
 			errs = append(errs, fmt.Errorf(
 				"[tools] enable: %q is a toolset and a tool of the toolset %s: name the tools "+
-					"one by one",
-				n, of))
+					"one by one", n, of))
 		}
 	}
 	errs = append(errs, s.Validate())

@@ -266,14 +266,12 @@ func WithoutNode(file string, at, line int) ([]byte, error) {
 	have, nodes, err := decoded(old)
 	now, left, wrong := decoded(text)
 	if err != nil || wrong != nil || at >= len(nodes) || !reflect.DeepEqual(now, have) ||
-		!slices.EqualFunc(left, slices.Delete(nodes, at, at+1), equal) {
+		!slices.EqualFunc(left, slices.Delete(nodes, at, at+1), reflect.DeepEqual) {
 		return nil, fmt.Errorf("%s: the table of the node cannot be told from the rest: remove it "+
 			"by hand", file)
 	}
 	return text, nil
 }
-
-func equal(a, b any) bool { return reflect.DeepEqual(a, b) }
 
 // decoded returns the contents of a configuration, and apart from it the nodes.
 func decoded(text []byte) (all map[string]any, nodes []any, err error) {

@@ -187,10 +187,8 @@ func (p Plan) text() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	under := func(name string) string { return strconv.Quote(filepath.Join(p.State, name)) }
 	line("# Written by caponier init. %s lists every key.", filepath.Join(p.Shipped, "config.toml"))
-	line(
-		"\n# Caponier lets an agent act as root on the nodes below, within what policy allows. " +
-			"Read",
-	)
+	line("\n# Caponier lets an agent act as root on the nodes below, within what policy " +
+		"allows. Read")
 	line("# docs/threats.md, then write true.\naccept_risks = %t", p.AcceptRisks)
 	line("\n# Reads only, whatever the site says. Write false when the site says what you want.")
 	line("read_only = true\n\n[cli]\nprincipal = \"local\"\n\n[policy]\nsite = \"site\"")
@@ -199,10 +197,8 @@ func (p Plan) text() string {
 	line("\n[sandbox]\ncache_dir = %s\n\n[audit]\ndir = %s", under("cache"), under("journal"))
 	line("\n[export]\ndir = %s", under("export"))
 	line("\n[store]\ndir = %s\n\n[blob]\ndir = %s", under("store"), under("blobs"))
-	line(
-		"\n[identity]\ntokens = %s\n\n[[identity.principals]]\nid = \"local\"",
-		under("tokens.json"),
-	)
+	line("\n[identity]\ntokens = %s\n\n[[identity.principals]]\nid = \"local\"",
+		under("tokens.json"))
 	line("\n[remote]\nworkspace = %s", under("workspace"))
 	for i, n := range p.Nodes {
 		line("\n[[remote.nodes]]\nname = %q", n.Name)

@@ -11,10 +11,12 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 )
 
-const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, " +
+// RequestColumns are what [ScanRequest] reads.
+const RequestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, " +
 	"detail, decided, by, channel, note, need, answers"
 
-func scanRequest(from row) (r approval.Request, err error) {
+// ScanRequest reads a row of RequestColumns; without one it returns approval.ErrNone.
+func ScanRequest(from Row) (r approval.Request, err error) {
 	var created, expires, ttl, decided int64
 	var detail, answers string
 	err = from.Scan(&r.ID, &r.Key, &r.Principal, &r.Tool, &r.State, &created, &expires, &ttl,
@@ -37,22 +39,20 @@ func scanRequest(from row) (r approval.Request, err error) {
 // request runs a statement that returns one request, or approval.ErrNone. Its arguments ?1 and ?2
 // are those of live.
 func (s *Store) request(t tx, query string, args ...any) (approval.Request, error) {
-	return scanRequest(t.row(query, append([]any{s.ms(), s.origin()}, args...)...))
+	return ScanRequest(t.row(query, append([]any{s.ms(), s.origin()}, args...)...))
 }
 
 // Join implements approval.Store.
 func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
-	if r.ID == "" || r.Key == "" || r.Principal == "" || r.TTL < time.Millisecond ||
-		!json.Valid(r.Detail) {
-		return approval.Request{}, errors.New("asking for an approval: it needs an id, a key, a " +
-			"principal, a time to live and a detail in JSON")
+	if err := r.Whole(); err != nil {
+		return approval.Request{}, err
 	}
 	return get(ctx, s, s.sure, "asking for an approval", func(t tx) (approval.Request, error) {
 		err := t.exec("DELETE FROM approvals WHERE NOT ("+live+")", s.ms(), s.origin())
 		if err != nil {
 			return r, err
 		}
-		found, err := s.request(t, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+		found, err := s.request(t, "SELECT "+RequestColumns+" FROM approvals WHERE "+live+
 			" AND key = ?3 AND state IN ('waiting', 'approved', 'denied')", r.Key)
 		if !errors.Is(err, approval.ErrNone) {
 			return found, err
@@ -69,7 +69,7 @@ func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approv
 		return s.request(t, "INSERT INTO approvals (id, key, principal, tool, state, "+
 			"created, expires, ttl, revision, detail, origin, need) VALUES "+
 			"(?3, ?4, ?5, ?6, 'waiting', ?1, ?1 + ?7, ?7, ?8, ?9, ?2, ?10) RETURNING "+
-			requestColumns, r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision,
+			RequestColumns, r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision,
 			string(r.Detail), max(1, r.Need))
 	})
 }
@@ -79,7 +79,7 @@ func (s *Store) Decide(
 	ctx context.Context, id string, v approval.Verdict,
 ) (approval.Request, error) {
 	return get(ctx, s, s.sure, "deciding approval "+id, func(t tx) (approval.Request, error) {
-		r, err := s.request(t, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+		r, err := s.request(t, "SELECT "+RequestColumns+" FROM approvals WHERE "+live+
 			" AND id = ?3", id)
 		if err != nil {
 			return r, err
@@ -94,11 +94,10 @@ func (s *Store) Decide(
 		}
 		// one that waits for more waits no longer than before
 		const or = " = CASE ?4 WHEN 'waiting' THEN "
-		return s.request(t, "UPDATE approvals SET state = ?4, expires"+or+"expires ELSE ?1 + ttl "+
-			"END, decided"+or+"0 ELSE ?1 END, origin"+or+"origin ELSE ?2 END, by = ?5, "+
-			"channel = ?6, note = ?7, answers = ?8 "+
-			"WHERE id = ?3 RETURNING "+requestColumns, id, after.State, after.By, after.Channel,
-			after.Note, string(answers))
+		return s.request(t, "UPDATE approvals SET state = ?4, expires"+or+"expires ELSE ?1 + "+
+			"ttl END, decided"+or+"0 ELSE ?1 END, origin"+or+"origin ELSE ?2 END, by = ?5, "+
+			"channel = ?6, note = ?7, answers = ?8 WHERE id = ?3 RETURNING "+RequestColumns, id,
+			after.State, after.By, after.Channel, after.Note, string(answers))
 	})
 }
 
@@ -106,14 +105,14 @@ func (s *Store) Decide(
 func (s *Store) Consume(ctx context.Context, key string) (approval.Request, error) {
 	return get(ctx, s, s.sure, "using an approval", func(t tx) (approval.Request, error) {
 		return s.request(t, "UPDATE approvals SET state = 'used' WHERE "+live+
-			" AND key = ?3 AND state = 'approved' RETURNING "+requestColumns, key)
+			" AND key = ?3 AND state = 'approved' RETURNING "+RequestColumns, key)
 	})
 }
 
 // Requests implements approval.Store. It returns at most 1000.
 func (s *Store) Requests(ctx context.Context, id, state string) ([]approval.Request, error) {
 	return get(ctx, s, s.sure, "listing approvals", func(t tx) ([]approval.Request, error) {
-		return all(t, scanRequest, "SELECT "+requestColumns+" FROM approvals WHERE "+live+
+		return all(t, ScanRequest, "SELECT "+RequestColumns+" FROM approvals WHERE "+live+
 			" AND (?3 = '' OR id = ?3) AND (?4 = '' OR state = ?4) "+
 			"ORDER BY created DESC, id LIMIT 1000", s.ms(), s.origin(), id, state)
 	})
@@ -127,23 +126,25 @@ func (s *Store) Begin(ctx context.Context, session approval.Session) error {
 		if err != nil {
 			return err
 		}
-		return t.exec("INSERT INTO sessions (id, name, expires, ttl, origin) VALUES "+
-			"(?, ?, ?, ?, ?)", session.ID, session.Name, session.Expires.UnixMilli(), ttl,
-			s.origin())
+		return t.exec("INSERT INTO sessions (id, name, expires, ttl, origin) VALUES (?, ?, ?, "+
+			"?, ?)", session.ID, session.Name, session.Expires.UnixMilli(), ttl, s.origin())
 	})
 }
 
 // Sessions implements approval.Store.
 func (s *Store) Sessions(ctx context.Context, id string) ([]approval.Session, error) {
 	return get(ctx, s, s.quick, "listing sessions", func(t tx) ([]approval.Session, error) {
-		return all(t, func(r row) (v approval.Session, err error) {
-			var expires, ttl int64
-			err = r.Scan(&v.ID, &v.Name, &expires, &ttl)
-			v.Created, v.Expires = time.UnixMilli(expires-ttl), time.UnixMilli(expires)
-			return v, err
-		}, "SELECT id, name, expires, ttl FROM sessions WHERE "+live+
+		return all(t, ScanSession, "SELECT id, name, expires, ttl FROM sessions WHERE "+live+
 			" AND (?3 = '' OR id = ?3) ORDER BY expires DESC, id", s.ms(), s.origin(), id)
 	})
+}
+
+// ScanSession reads the id, the name, the end and the time to live of a session.
+func ScanSession(from Row) (v approval.Session, err error) {
+	var expires, ttl int64
+	err = from.Scan(&v.ID, &v.Name, &expires, &ttl)
+	v.Created, v.Expires = time.UnixMilli(expires-ttl), time.UnixMilli(expires)
+	return v, err
 }
 
 // EndSessions implements approval.Store.

@@ -163,7 +163,7 @@ func tables(t *testing.T, s *Store) (names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, err = scan(rows, func(r row) (name string, err error) {
+	names, err = scan(rows, func(r Row) (name string, err error) {
 		err = r.Scan(&name)
 		return name, err
 	})

@@ -85,7 +85,7 @@ func (s *Store) Usage(ctx context.Context) (Usage, error) {
 		if err != nil {
 			return u, err
 		}
-		_, err = all(t, func(r row) (_ struct{}, err error) {
+		_, err = all(t, func(r Row) (_ struct{}, err error) {
 			var who string
 			var micros int64
 			err = r.Scan(&who, &micros)

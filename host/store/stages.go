@@ -73,7 +73,7 @@ func (s *Store) DeadStages(ctx context.Context) (dead []gate.StageDir, err error
 	}
 	const what = "listing stages of processes that have ended"
 	found, err := get(ctx, s, s.quick, what, func(t tx) ([]stage, error) {
-		return all(t, func(r row) (v stage, err error) {
+		return all(t, func(r Row) (v stage, err error) {
 			err = r.Scan(&v.Node, &v.Dir, &v.process)
 			return v, err
 		}, "SELECT node, path, process FROM stages ORDER BY node, path")

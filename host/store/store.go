@@ -333,11 +333,11 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// row is a *sql.Row or *sql.Rows.
-type row interface{ Scan(...any) error }
+// Row is what a database returned: one row, or the present one of several.
+type Row interface{ Scan(...any) error }
 
 // all returns what a function makes of each row of a query.
-func all[T any](t tx, of func(row) (T, error), query string, args ...any) ([]T, error) {
+func all[T any](t tx, of func(Row) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := t.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -345,7 +345,7 @@ func all[T any](t tx, of func(row) (T, error), query string, args ...any) ([]T, 
 	return scan(rows, of)
 }
 
-func scan[T any](rows *sql.Rows, of func(row) (T, error)) (list []T, err error) {
+func scan[T any](rows *sql.Rows, of func(Row) (T, error)) (list []T, err error) {
 	defer rows.Close()
 	for rows.Next() {
 		v, err := of(rows)

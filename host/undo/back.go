@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -128,7 +129,7 @@ func ways(steps []Step, own map[string]Snapshot) []abi.UndoStep {
 		}
 		back = append(back, step)
 	}
-	for _, id := range slices.Sorted(keys(own)) { // the site records no steps
+	for _, id := range slices.Sorted(maps.Keys(own)) { // the site records no steps
 		roll(id)
 	}
 	return back
@@ -136,16 +137,6 @@ func ways(steps []Step, own map[string]Snapshot) []abi.UndoStep {
 
 // unseen is said of a step whose outcome is unknown.
 const unseen = " (its end was not seen; somebody else may have done this)"
-
-func keys(m map[string]Snapshot) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
-}
 
 // rollback sets a guest back, and starts it if it ran then.
 func (s Snapshot) rollback() abi.UndoStep {

@@ -311,7 +311,6 @@ func (d *desk) servePage(g *global) *cobra.Command {
 }
 
 func (d *desk) sessions(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "sessions", Short: "List and end the sessions of the approval page"}
 	show := &cobra.Command{
 		Use: "list", Short: "List the sessions", Args: cobra.NoArgs,
 		RunE: d.at(g, looks, func() error {
@@ -350,6 +349,5 @@ func (d *desk) sessions(g *global) *cobra.Command {
 	}
 	end.Flags().StringVar(&name, "name", "", "the sessions of this `NAME`")
 	end.Flags().BoolVar(&all, "all", false, "every session")
-	cmd.AddCommand(show, end)
-	return cmd
+	return group("sessions", "List and end the sessions of the approval page", show, end)
 }

@@ -33,8 +33,7 @@ func (h *host) beat(ctx context.Context) {
 }
 
 func clusterCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "cluster", Short: "See the hosts that share [store] url"}
-	cmd.AddCommand(&cobra.Command{
+	return group("cluster", "See the hosts that share [store] url", &cobra.Command{
 		Use:   "status",
 		Short: "List the hosts that serve HTTP: versions, policies, locks, clocks",
 		Args:  cobra.NoArgs,
@@ -56,7 +55,6 @@ func clusterCommand(g *global) *cobra.Command {
 			})
 		}),
 	})
-	return cmd
 }
 
 // hostStatus is a host with what is odd about it.

@@ -10,12 +10,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func configCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Bring a configuration up to this version"}
-	cmd.AddCommand(configMigrate(g))
-	return cmd
-}
-
 func configMigrate(g *global) *cobra.Command {
 	var write bool
 	cmd := &cobra.Command{

@@ -10,13 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/console"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plan"
-	"github.com/caponier-mcp/caponier/host/policy/replay"
 )
 
 const indexEvery = time.Second // looks at the journal for more
@@ -89,11 +87,7 @@ func planned(call string, records []gate.Record) (string, error) {
 }
 
 func (r *watchroom) explain(ctx context.Context, rec gate.Record) (string, error) {
-	bundle, err := audit.Policy(r.cfg.Audit.Dir, rec.Revision)
-	if err != nil { // the record alone says something too
-		bundle = nil
-	}
-	x, err := replay.Explain(ctx, rec, bundle)
+	x, err := explained(ctx, r.cfg, rec)
 	if err != nil {
 		return "", err
 	}

@@ -108,11 +108,7 @@ func auditExport(g *global) *cobra.Command {
 		RunE: g.with(func(v *verb, c *config.Config) error {
 			c.Export.Version = version
 			if form != "" {
-				from := time.Time{}
-				if since > 0 {
-					from = time.Now().Add(-since)
-				}
-				return export.Print(v.out, form, c.Export, c.Audit.Dir, from)
+				return export.Print(v.out, form, c.Export, c.Audit.Dir, ago(since))
 			}
 			x, err := exporter(c)
 			if err == nil && x == nil {

@@ -49,28 +49,15 @@ func initCommand(g *global) *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(
-		&b.specs,
-		"node",
-		nil,
-		"a node, as `NAME=HOST[:PORT]` with its own name; repeat it",
-	)
+	f.StringArrayVar(&b.specs, "node", nil, "a node, as `NAME=HOST[:PORT]` with its own name; "+
+		"repeat it")
 	f.StringArrayVar(&b.pins, "host-key", nil,
 		"the fingerprint `SHA256:…` of the host key, one for each --node in their order")
 	f.StringVar(&b.plan.Cluster, "cluster", "", "the `NAME` of the cluster that all nodes are of")
-	f.StringVar(
-		&b.way,
-		"login",
-		"gate",
-		"`gate` (root, held to commands) or sudo (the node's user "+
-			"caponier, held to commands by sudo too)",
-	)
-	f.StringVar(
-		&b.plan.Account,
-		"for",
-		"",
-		"the `ACCOUNT` that the server will run as, if it is another",
-	)
+	f.StringVar(&b.way, "login", "gate", "`gate` (root, held to commands) or sudo (the node's "+
+		"user caponier, held to commands by sudo too)")
+	f.StringVar(&b.plan.Account, "for", "", "the `ACCOUNT` that the server will run as, if it "+
+		"is another")
 	f.StringVar(&b.client, "client", "", "the MCP `CLIENT` whose configuration is printed: "+
 		strings.Join(settings.Clients(), ", "))
 	f.BoolVar(&b.plan.AcceptRisks, "accept-risks", false,
@@ -182,16 +169,9 @@ func (b *beginning) hostKey(i int) error {
 		return fmt.Errorf("node %s: %w (nothing was written; --host-key SHA256:… needs no answer "+
 			"of the node)", n.Name, err)
 	}
-	fmt.Fprintf(
-		b.say,
-		"%s (%s) shows the key\n  %s  %s\nOn its own console, not over this network, "+
-			"compare:\n  for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; done\n"+
-			"Type yes if it is the same: ",
-		n.Name,
-		n.Host,
-		keys[0].Type,
-		keys[0].Fingerprint,
-	)
+	fmt.Fprintf(b.say, "%s (%s) shows the key\n  %s  %s\nOn its own console, not over this "+
+		"network, compare:\n  for f in /etc/ssh/ssh_host_*_key.pub; do ssh-keygen -lf $f; "+
+		"done\nType yes if it is the same: ", n.Name, n.Host, keys[0].Type, keys[0].Fingerprint)
 	if b.answer() != "yes" {
 		return fmt.Errorf("node %s: its key is not confirmed, and nothing was written; once you "+
 			"have compared it: --host-key %s", n.Name, keys[0].Fingerprint)

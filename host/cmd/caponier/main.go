@@ -55,10 +55,29 @@ func rootCommand() *cobra.Command {
 	f.StringVar(&g.log.Level, "log-level", "",
 		"records below this `LEVEL` are left out of the log: debug, info, warn, error")
 	root.AddCommand(serveCommand(g), callCommand(g), planCommand(g), toolsCommand(g),
-		checkCommand(g), initCommand(g), nodeCommand(g), configCommand(g), uninstallCommand(g),
-		clientCommand(g), connectCommand(g),
-		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), pluginCommand(g),
-		policyCommand(g), tokenCommand(g), hostsCommand(g), healthCommand(g), warmCommand(g),
-		clusterCommand(g), snapshotsCommand(g), undoCommand(g), versionCommand(g))
+		checkCommand(g), initCommand(g), uninstallCommand(g), connectCommand(g),
+		approvalsCommand(g), freezeCommand(g), thawCommand(g), auditCommand(g), healthCommand(g),
+		warmCommand(g), clusterCommand(g), snapshotsCommand(g), undoCommand(g), versionCommand(g),
+		group("node", "Change which nodes the configuration has", nodeRemove(g)),
+		group("config", "Bring a configuration up to this version", configMigrate(g)),
+		group("client", "Tell MCP clients how to start this program", clientAdd(g),
+			clientRemove(g)),
+		group("hosts", "Find out the host keys of nodes", hostsScan(g)),
+		group("token", "Make, list and revoke bearer tokens of HTTP callers ([identity] tokens)",
+			tokenNew(g), tokenList(g), tokenRevoke(g)),
+		group("policy", "Check, test and try the policies", policyCheck(g), policyTest(g),
+			policyEval(g), policyExplain(g), policyReplay(g), policyGrammar(g), policyCan(g),
+			policyExport(g), policyShadow(g), policyPromote(g), policySuggest(g), policyUnused(g)),
+		group("plugin", "Write, try, test, build, publish, take, verify, lock and revoke plugins",
+			pluginNew(g), pluginTest(g), pluginBuild(g), pluginLock(g), pluginInspect(g),
+			pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g),
+			pluginPush(g), pluginPull(g), pluginVerify(g), pluginDev(g)))
 	return root
+}
+
+// group is a command that only has subcommands.
+func group(use, short string, of ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short}
+	cmd.AddCommand(of...)
+	return cmd
 }

@@ -11,15 +11,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func pluginCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "plugin",
-		Short: "Write, try, test, build, publish, take, verify, lock and revoke plugins"}
-	cmd.AddCommand(pluginNew(g), pluginTest(g), pluginBuild(g), pluginLock(g), pluginInspect(g),
-		pluginDiff(g), pluginRun(g), pluginBench(g), pluginRevoke(g), pluginDescribe(g),
-		pluginPush(g), pluginPull(g), pluginVerify(g), pluginDev(g))
-	return cmd
-}
-
 func pluginBuild(g *global) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
@@ -27,27 +18,36 @@ func pluginBuild(g *global) *cobra.Command {
 		Short: "Compile the Go plugin in DIR to NAME.wasm",
 		Args:  cobra.ExactArgs(1),
 		RunE: g.does(func(v *verb) error {
-			dir, err := filepath.Abs(v.args[0])
-			if err != nil {
-				return err
+			dir, file, err := sources(v.args[0], out)
+			if err == nil {
+				err = compile(v, dir, file)
 			}
-			file, err := filepath.Abs(cmp.Or(out, built(dir)))
-			if err != nil {
-				return err
+			if err == nil {
+				_, err = fmt.Fprintln(v.out, file)
 			}
-			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-				return err
-			}
-			if err := author.Build(v.ctx, dir, file, v.say); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(v.out, file)
 			return err
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "",
 		"`FILE` to write (default DIR/build/NAME.wasm)")
 	return cmd
+}
+
+// sources returns the folder of a plugin and the module that is made of it: out, or that of the
+// folder.
+func sources(of, out string) (dir, file string, err error) {
+	if dir, err = filepath.Abs(of); err == nil {
+		file, err = filepath.Abs(cmp.Or(out, built(dir)))
+	}
+	return dir, file, err
+}
+
+// compile makes a module of the Go plugin in a folder.
+func compile(v *verb, dir, file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	return author.Build(v.ctx, dir, file, v.say)
 }
 
 // pluginDescribe is the process that compiles and asks one module that is not locked yet: it is
@@ -73,17 +73,20 @@ func pluginInspect(g *global) *cobra.Command {
 		Long: "Prints what the lock would hold. Fails when a claim contradicts the command " +
 			"grammar:\nread_only with a command above green, not destructive with a red one, a " +
 			"command that\nthe grammar does not have, an import that no tool declares.",
-		RunE: g.does(func(v *verb) error {
-			e, err := describe(v.ctx, v.args[0])
-			if err != nil {
-				return err
-			}
-			if err := v.inspect(e); err != nil {
-				return err
-			}
-			return checkClaims(site, e)
-		}),
+		RunE: g.does(func(v *verb) error { return v.claims(v.args[0], site) }),
 	}
 	siteFlag(cmd, &site)
 	return cmd
+}
+
+// claims shows what a module is, and holds what it claims against the command grammar.
+func (v *verb) claims(file, site string) error {
+	e, err := describe(v.ctx, file)
+	if err == nil {
+		err = v.inspect(e)
+	}
+	if err != nil {
+		return err
+	}
+	return checkClaims(site, e)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,9 +14,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
-	"github.com/caponier-mcp/caponier/host/plugin/author"
 	"github.com/caponier-mcp/caponier/host/watch"
 	"github.com/spf13/cobra"
 )
@@ -60,16 +61,12 @@ func pluginDev(g *global) *cobra.Command {
 }
 
 func (d *develop) run(v *verb) (err error) {
-	if d.dir, err = filepath.Abs(v.args[0]); err != nil {
+	if d.dir, d.module, err = sources(v.args[0], d.module); err != nil {
 		return err
 	}
 	if info, err := os.Stat(d.dir); err != nil || !info.IsDir() {
 		return usage(fmt.Errorf("there is no folder %s; `caponier plugin new NAME` makes one",
 			d.dir))
-	}
-	d.module, err = filepath.Abs(cmp.Or(d.module, built(d.dir)))
-	if err != nil {
-		return err
 	}
 	round := d.offline
 	if d.lab {
@@ -140,10 +137,7 @@ func (d *develop) round(v *verb, call func(*verb) error) {
 // compile runs the compiler, in Go as plugin build does.
 func (d *develop) compile(v *verb) error {
 	if d.build == "" {
-		if err := os.MkdirAll(filepath.Dir(d.module), 0o755); err != nil {
-			return err
-		}
-		return author.Build(v.ctx, d.dir, d.module, v.say)
+		return compile(v, d.dir, d.module)
 	}
 	cmd := exec.CommandContext(v.ctx, "sh", "-c", d.build)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = d.dir, v.say, v.say
@@ -220,4 +214,35 @@ func processorsUsed() (used time.Duration) {
 		}
 	}
 	return used
+}
+
+// development is what plugin dev has instead of the site's modules and lock.
+type development struct{ dir, lock string }
+
+// apply replaces modules and lock in a configuration whose nodes are all on the loopback.
+func (d development) apply(c *config.Config) error {
+	for _, n := range c.Remote.Known() {
+		a, err := netip.ParseAddr(n.Host)
+		if n.Host != "localhost" && (err != nil || !a.IsLoopback()) {
+			return fmt.Errorf("%s: the node %s is %s, which is not on the loopback: plugin dev "+
+				"--lab is for a lab (make lab)", c.File, n.Name, n.Host)
+		}
+	}
+	for _, n := range c.Remote.Nodes {
+		if len(n.Jump) > 0 {
+			return fmt.Errorf("%s: the node %s is behind %s: plugin dev --lab is for a lab", c.File,
+				n.Name, n.Jump[0].Host)
+		}
+	}
+	c.Plugin.Dir, c.Plugin.Lock, c.Sandbox.CacheDir = d.dir, d.lock, moduleCache()
+	return nil
+}
+
+// moduleCache is where compiled modules are kept between runs, "" for nowhere.
+func moduleCache() string {
+	dir, err := os.UserCacheDir()
+	if err == nil {
+		dir = filepath.Join(dir, "caponier", "plugins")
+	}
+	return cmp.Or(os.Getenv("CAPONIER_SANDBOX_CACHE_DIR"), dir)
 }

@@ -17,11 +17,9 @@ func pluginDiff(g *global) *cobra.Command {
 		Short: "Show what an upgrade newly imports, acts on, accepts or claims; exit 3 when it " +
 			"widens",
 		Args: cobra.ExactArgs(2),
-		Long: "OLD and NEW are locks or modules (*.wasm). When NEW is a module, only the plugin " +
-			"of its\n" +
-			"name is compared. A line marked ! widens: more is possible than before, policy " +
-			"sees\n" +
-			"less, or a client would ask its user less often.",
+		Long: "OLD and NEW are locks or modules (*.wasm). When NEW is a module, only the " +
+			"plugin of its\nname is compared. A line marked ! widens: more is possible than " +
+			"before, policy sees\nless, or a client would ask its user less often.",
 		RunE: g.does(func(v *verb) error {
 			old, err := entriesOf(v.ctx, v.args[0])
 			if err != nil {

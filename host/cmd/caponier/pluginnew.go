@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -56,25 +55,14 @@ func pluginTest(g *global) *cobra.Command {
 		Long: "Runs go vet and go test in DIR, compiles it to DIR/build/NAME.wasm, then loads " +
 			"the module as a host would and shows what the lock will say of it.",
 		RunE: g.does(func(v *verb) error {
-			dir, err := filepath.Abs(v.args[0])
+			dir, file, err := sources(v.args[0], out)
+			if err == nil {
+				err = author.Test(v.ctx, dir, file, v.say)
+			}
 			if err != nil {
 				return err
 			}
-			file, err := filepath.Abs(cmp.Or(out, built(dir)))
-			if err != nil {
-				return err
-			}
-			if err := author.Test(v.ctx, dir, file, v.say); err != nil {
-				return err
-			}
-			e, err := describe(v.ctx, file)
-			if err != nil {
-				return err
-			}
-			if err := v.inspect(e); err != nil {
-				return err
-			}
-			return checkClaims(site, e)
+			return v.claims(file, site)
 		}),
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` to write (default DIR/build/NAME.wasm)")

@@ -13,14 +13,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func policyCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Check, test and try the policies"}
-	cmd.AddCommand(policyCheck(g), policyTest(g), policyEval(g), policyExplain(g), policyReplay(g),
-		policyGrammar(g), policyCan(g), policyExport(g), policyShadow(g), policyPromote(g),
-		policySuggest(g), policyUnused(g))
-	return cmd
-}
-
 // onSite is a subcommand that makes a report on a site's folder. The second result of do is the
 // exit code.
 func onSite[T any](g *global, use, short string,

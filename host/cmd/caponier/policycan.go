@@ -31,15 +31,14 @@ func policyCan(g *global) *cobra.Command {
 		Use:   "can [PRINCIPAL] [TOOL] [TARGET]",
 		Short: "Say what a principal may do, by asking the rules about each call there could be",
 		Long: "Ask the rules about each call of each tool (or TOOL, or \"*\") on each node and " +
-			"guest (or TARGET, a node or the number of a guest), as PRINCIPAL would make it. No " +
-			"node is reached: what the cluster says of guests is given by --guests and --guest, " +
-			"and without them the guests are those that the site names by number, one for each " +
-			"tag, pool and node that it protects or raises, and one that it does not name. A " +
-			"guest is taken for one that Proxmox does not protect, unless protection=on says " +
-			"so.\n\n" +
-			"Exit codes: 0; 3 when TOOL is named and no call of it would be allowed. With " +
-			"--diff: 0 when nothing changes, 1 when something is only taken, 3 when something is " +
-			"granted.",
+			"guest (or TARGET, a node or the number of a guest), as PRINCIPAL would make it. " +
+			"No node is reached: what the cluster says of guests is given by --guests and " +
+			"--guest, and without them the guests are those that the site names by number, one " +
+			"for each tag, pool and node that it protects or raises, and one that it does not " +
+			"name. A guest is taken for one that Proxmox does not protect, unless " +
+			"protection=on says so.\n\nExit codes: 0; 3 when TOOL is named and no call of it " +
+			"would be allowed. With --diff: 0 when nothing changes, 1 when something is only " +
+			"taken, 3 when something is granted.",
 		Args: cobra.MaximumNArgs(3),
 		RunE: g.with(func(v *verb, c *config.Config) error { return v.can(c, o) }),
 	}

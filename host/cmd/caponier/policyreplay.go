@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -29,11 +30,7 @@ func policyExplain(g *global) *cobra.Command {
 				if r.ID != v.args[0] || r.Type == "outcome" || r.Kind == "approval" {
 					continue
 				}
-				bundle, err := audit.Policy(c.Audit.Dir, r.Revision)
-				if err != nil { // the record alone says something too
-					bundle = nil
-				}
-				x, err := replay.Explain(v.ctx, r, bundle)
+				x, err := explained(v.ctx, c, r)
 				if err != nil {
 					return err
 				}
@@ -44,6 +41,15 @@ func policyExplain(g *global) *cobra.Command {
 				"--json` shows their ids", c.Audit.Dir, v.args[0]))
 		}),
 	}
+}
+
+// explained is why a recorded decision was made.
+func explained(ctx context.Context, c *config.Config, r gate.Record) (replay.Explanation, error) {
+	bundle, err := audit.Policy(c.Audit.Dir, r.Revision)
+	if err != nil { // the record alone says something too
+		bundle = nil
+	}
+	return replay.Explain(ctx, r, bundle)
 }
 
 func policyReplay(g *global) *cobra.Command {
@@ -85,11 +91,15 @@ func policyReplay(g *global) *cobra.Command {
 // recordsOf yields the records of the journal, of the given time only unless that is 0. A line that
 // cannot be read ends it, and its error is left in problem.
 func recordsOf(dir string, since time.Duration, problem *error) iter.Seq[gate.Record] {
-	from := time.Time{}
-	if since > 0 {
-		from = time.Now().Add(-since)
+	return recordsFrom(dir, ago(since), problem)
+}
+
+// ago is the beginning of a time that ends now, and the zero time for 0.
+func ago(since time.Duration) time.Time {
+	if since <= 0 {
+		return time.Time{}
 	}
-	return recordsFrom(dir, from, problem)
+	return time.Now().Add(-since)
 }
 
 // recordsFrom is recordsOf for a point in time.

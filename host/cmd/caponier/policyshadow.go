@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/config"
+	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
@@ -43,11 +45,7 @@ func policyShadow(g *global) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			from := time.Time{}
-			if since > 0 {
-				from = time.Now().Add(-since)
-			}
-			r, err := shadow.Read(shadowDir(c), now.Rules.Revision, from)
+			r, err := shadow.Read(shadowDir(c), now.Rules.Revision, ago(since))
 			if err != nil {
 				return err
 			}
@@ -175,4 +173,23 @@ func (v *verb) promote(c *config.Config, dir string, since time.Duration, accept
 			fmt.Fprintln(w, "not promoted: it changes decisions; --accept promotes it")
 		}
 	})
+}
+
+// shadow has the candidate of the configuration decide beside the site, in a server.
+func (h *host) shadow(ctx context.Context, o *gate.Options) {
+	if h.cfg.Policy.Shadow == "" {
+		return
+	}
+	s := shadow.New(shadow.Options{Site: h.cfg.Policy.Shadow, Dir: shadowDir(h.cfg),
+		Inventory: load.Inventory{Tools: h.lock().Tools(), Nodes: h.cfg.Remote.Known()},
+		Answer:    h.journal.Shadow})
+	o.Journal = s.Journal(o.Journal)
+	h.background(ctx, s.Run)
+	h.meter.Gauge("caponier_shadow_decisions_total", "Decisions that the candidate of "+
+		"policy.shadow was asked about, by what it would change.", "result",
+		func(emit func(float64, string)) {
+			for result, n := range s.Counts() {
+				emit(float64(n), strings.ReplaceAll(strings.ToLower(result), " ", "_"))
+			}
+		})
 }

@@ -11,13 +11,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func tokenCommand(g *global) *cobra.Command {
-	cmd := &cobra.Command{Use: "token",
-		Short: "Make, list and revoke bearer tokens of HTTP callers ([identity] tokens)"}
-	cmd.AddCommand(tokenNew(g), tokenList(g), tokenRevoke(g))
-	return cmd
-}
-
 // tokens runs do with the tokens: those of the file, or of all hosts.
 func (g *global) tokens(do func(*identity.Tokens, *config.Config) error) error {
 	c, err := g.load()

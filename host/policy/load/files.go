@@ -69,8 +69,7 @@ func siteFiles(dir string) (files, error) {
 			return nil
 		case ext != ".rego" && ext != ".yaml" && ext != ".json":
 			return fmt.Errorf("%s: only .rego, .yaml, .json and .md files belong in a site's "+
-				"policy "+
-				"folder", full)
+				"policy folder", full)
 		case len(all) > maxFiles:
 			return fmt.Errorf("%s: has more than %d files", dir, maxFiles)
 		}

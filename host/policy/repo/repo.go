@@ -149,11 +149,12 @@ func (o Options) vacant(root *os.Root) error {
 
 // foreign refuses to write over what no export wrote, and over what was changed since.
 func (o Options) foreign(root *os.Root, before written, next map[string][]byte) error {
-	names := maps.Clone(before.Files)
+	names := map[string]bool{}
+	for name := range before.Files {
+		names[name] = true
+	}
 	for name := range next {
-		if names[name] == "" {
-			names = with(names, name)
-		}
+		names[name] = true
 	}
 	var wrong []error
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -177,14 +178,6 @@ func (o Options) foreign(root *os.Root, before written, next map[string][]byte) 
 		}
 	}
 	return errors.Join(wrong...)
-}
-
-func with(names map[string]string, name string) map[string]string {
-	if names == nil {
-		names = map[string]string{}
-	}
-	names[name] = ""
-	return names
 }
 
 // renew writes what differs. The manifest comes first where there is none, and else last, so that

@@ -7,35 +7,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/caponier-mcp/caponier/host/approval"
+	"github.com/caponier-mcp/caponier/host/store"
 )
-
-const requestColumns = "id, key, principal, tool, state, created, expires, ttl, revision, " +
-	"detail, decided, by, channel, note, need, answers"
-
-func scanRequest(rows pgx.Rows) (r approval.Request, err error) {
-	var created, expires, ttl, decided int64
-	var detail, answers string
-	err = rows.Scan(&r.ID, &r.Key, &r.Principal, &r.Tool, &r.State, &created, &expires, &ttl,
-		&r.Revision, &detail, &decided, &r.By, &r.Channel, &r.Note, &r.Need,
-		&answers)
-	if err == nil {
-		err = json.Unmarshal([]byte(answers), &r.Answers)
-	}
-	r.Created, r.Expires = time.UnixMilli(created), time.UnixMilli(expires)
-	r.TTL, r.Detail = time.Duration(ttl)*time.Millisecond, json.RawMessage(detail)
-	if decided > 0 {
-		r.Decided = time.UnixMilli(decided)
-	}
-	return r, err
-}
 
 // request runs a statement that returns one request, or else approval.ErrNone.
 func (s *Store) request(ctx context.Context, what, sql string, args ...any) (
 	approval.Request, error) {
-	all, err := rowsOf(ctx, s, statement{what: what, sql: sql, args: args}, scanRequest)
+	all, err := rowsOf(ctx, s, statement{what: what, sql: sql, args: args}, store.ScanRequest)
 	switch {
 	case err != nil:
 		return approval.Request{}, err
@@ -49,17 +28,14 @@ const live = "caponier.live(expires, ttl, caponier.clock($1::bigint))"
 
 // Join implements approval.Store.
 func (s *Store) Join(ctx context.Context, r approval.Request, limit int) (approval.Request, error) {
-	if r.ID == "" || r.Key == "" || r.Principal == "" || r.TTL < time.Millisecond ||
-		!json.Valid(r.Detail) {
-		return approval.Request{}, errors.New("asking for an approval: it needs an id, a key, a " +
-			"principal, a time to live and a detail in JSON")
+	if err := r.Whole(); err != nil {
+		return approval.Request{}, err
 	}
 	const what = "asking for an approval"
-	got, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.ask($1::text, "+
+	got, err := s.request(ctx, what, "SELECT "+store.RequestColumns+" FROM caponier.ask($1::text, "+
 		"$2::text, $3::text, $4::text, $5::bigint, $6::text, $7::text, $8::bigint, $9::bigint, "+
-		"$10::bigint)",
-		r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision, string(r.Detail),
-		int64(limit), s.now(), int64(max(1, r.Need)))
+		"$10::bigint)", r.ID, r.Key, r.Principal, r.Tool, r.TTL.Milliseconds(), r.Revision,
+		string(r.Detail), int64(limit), s.now(), int64(max(1, r.Need)))
 	if errors.Is(err, approval.ErrNone) {
 		err = fmt.Errorf("%s: %w: %s has %d", what, approval.ErrFull, r.Principal, limit)
 	}
@@ -72,7 +48,7 @@ func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 	approval.Request, error) {
 	what := "deciding approval " + id
 	for range 16 {
-		r, err := s.request(ctx, what, "SELECT "+requestColumns+" FROM caponier.approvals WHERE "+
+		r, err := s.request(ctx, what, "SELECT "+store.RequestColumns+" FROM caponier.approvals WHERE "+
 			live+" AND id = $2", s.now(), id)
 		if err != nil {
 			return r, err
@@ -94,7 +70,7 @@ func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 			"CASE WHEN $3 = 'waiting' THEN expires ELSE caponier.clock($1::bigint) + ttl END, "+
 			"decided = CASE WHEN $3 = 'waiting' THEN 0 ELSE caponier.clock($1::bigint) END, "+
 			"by = $4, channel = $5, note = $6, answers = $8 WHERE "+live+" AND id = $2 AND "+
-			"state = $7 AND answers = $9 RETURNING "+requestColumns, s.now(), id, after.State,
+			"state = $7 AND answers = $9 RETURNING "+store.RequestColumns, s.now(), id, after.State,
 			after.By, after.Channel, after.Note, r.State, string(answers), string(before))
 		if !errors.Is(err, approval.ErrNone) {
 			return done, err
@@ -106,16 +82,16 @@ func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 // Consume implements approval.Store: the row is changed by one transaction only.
 func (s *Store) Consume(ctx context.Context, key string) (approval.Request, error) {
 	return s.request(ctx, "using an approval", "UPDATE caponier.approvals SET state = 'used' "+
-		"WHERE "+live+" AND key = $2 AND state = 'approved' RETURNING "+requestColumns, s.now(),
+		"WHERE "+live+" AND key = $2 AND state = 'approved' RETURNING "+store.RequestColumns, s.now(),
 		key)
 }
 
 // Requests implements approval.Store. It returns at most 1000.
 func (s *Store) Requests(ctx context.Context, id, state string) ([]approval.Request, error) {
-	return rowsOf(ctx, s, statement{what: "listing approvals", sql: "SELECT " + requestColumns +
+	return rowsOf(ctx, s, statement{what: "listing approvals", sql: "SELECT " + store.RequestColumns +
 		" FROM caponier.approvals WHERE " + live + " AND ($2 = '' OR id = $2) AND ($3 = '' OR " +
 		"state = $3) ORDER BY created DESC, id LIMIT 1000", args: []any{s.now(), id, state}},
-		scanRequest)
+		store.ScanRequest)
 }
 
 // Begin implements approval.Store.
@@ -135,12 +111,7 @@ func (s *Store) Sessions(ctx context.Context, id string) ([]approval.Session, er
 	return rowsOf(ctx, s, statement{what: "listing sessions", sql: "SELECT id, name, expires, " +
 		"ttl FROM caponier.sessions WHERE " + live + " AND ($2 = '' OR id = $2) " +
 		"ORDER BY expires DESC, id", args: []any{s.now(), id}},
-		func(r pgx.Rows) (v approval.Session, err error) {
-			var expires, ttl int64
-			err = r.Scan(&v.ID, &v.Name, &expires, &ttl)
-			v.Created, v.Expires = time.UnixMilli(expires-ttl), time.UnixMilli(expires)
-			return v, err
-		})
+		store.ScanSession)
 }
 
 // EndSessions implements approval.Store.

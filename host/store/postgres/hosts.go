@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/caponier-mcp/caponier/host/store"
 )
 
 // Host is one of those that share the store, as it was when it last said so.
@@ -38,7 +38,7 @@ func (s *Store) Beat(ctx context.Context, h Host) error {
 func (s *Store) Hosts(ctx context.Context) ([]Host, error) {
 	return rowsOf(ctx, s, statement{what: "listing hosts", sql: "SELECT name, version, revision, " +
 		"lock, caponier.clock(null) - seen, skew FROM caponier.hosts WHERE seen > " +
-		"caponier.clock(null) - 86400000 ORDER BY name"}, func(r pgx.Rows) (h Host, err error) {
+		"caponier.clock(null) - 86400000 ORDER BY name"}, func(r store.Row) (h Host, err error) {
 		err = r.Scan(&h.Name, &h.Version, &h.Revision, &h.Lock, &h.AgeMS, &h.SkewMS)
 		return h, err
 	})

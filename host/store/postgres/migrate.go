@@ -61,8 +61,7 @@ func migrate(ctx context.Context, pool *pgxpool.Pool, timeout time.Duration) (er
 	ms := timeout.Milliseconds()
 	err = do(fmt.Sprintf("SET LOCAL statement_timeout = %d; SET LOCAL "+
 		"idle_in_transaction_session_timeout = %d; SET LOCAL client_min_messages = warning; "+
-		"SELECT pg_advisory_xact_lock(7236839420761); "+
-		"CREATE SCHEMA IF NOT EXISTS caponier; "+
+		"SELECT pg_advisory_xact_lock(7236839420761); CREATE SCHEMA IF NOT EXISTS caponier; "+
 		"CREATE TABLE IF NOT EXISTS caponier.schema (version bigint NOT NULL);", ms, ms))
 	if err != nil {
 		return err

@@ -27,6 +27,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/lease"
+	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -352,7 +353,7 @@ func (s *Store) now() *int64 {
 }
 
 // rowsOf runs a statement and returns what of makes of each row.
-func rowsOf[T any](ctx context.Context, s *Store, st statement, of func(pgx.Rows) (T, error)) (
+func rowsOf[T any](ctx context.Context, s *Store, st statement, of func(store.Row) (T, error)) (
 	list []T, err error) {
 	err = s.run(ctx, st, func(r pgx.Rows) error {
 		v, err := of(r)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/freeze"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -36,27 +38,13 @@ func (s *Store) AddBlob(ctx context.Context, b blob.Entry, limit int64) error {
 // Blob implements blob.Index.
 func (s *Store) Blob(ctx context.Context, principal, id string) (blob.Entry, error) {
 	all, err := rowsOf(ctx, s, statement{what: "finding blob " + id,
-		sql: "SELECT id, principal, name, mime, bytes, sha256, created, expires FROM " +
-			"caponier.blobs WHERE id = $2 AND principal = $3 AND " +
-			"expires > caponier.clock($1::bigint)", args: []any{s.now(), id, principal}},
-		func(r pgx.Rows) (b blob.Entry, err error) {
-			var created, expires int64
-			err = r.Scan(&b.ID, &b.Principal, &b.Name, &b.MIME, &b.Bytes, &b.SHA256, &created,
-				&expires)
-			b.Created, b.Expires = time.UnixMilli(created), time.UnixMilli(expires)
-			return b, err
-		})
+		sql: "SELECT " + store.BlobColumns + " FROM caponier.blobs WHERE id = $2 AND " +
+			"principal = $3 AND expires > caponier.clock($1::bigint)",
+		args: []any{s.now(), id, principal}}, store.ScanBlob)
 	if err != nil || len(all) == 0 {
-		return blob.Entry{}, orNone(err, blob.ErrNone)
+		return blob.Entry{}, cmp.Or(err, blob.ErrNone)
 	}
 	return all[0], nil
-}
-
-func orNone(err, none error) error {
-	if err == nil {
-		return none
-	}
-	return err
 }
 
 // ExpireBlobs implements blob.Index, for blobs whose bytes this machine keeps.
@@ -66,13 +54,13 @@ func (s *Store) ExpireBlobs(ctx context.Context) ([]string, error) {
 		args: []any{s.now(), s.opt.Host}}, text)
 }
 
-func text(r pgx.Rows) (v string, err error) {
+func text(r store.Row) (v string, err error) {
 	err = r.Scan(&v)
 	return v, err
 }
 
 // parsed returns what a row with one value holds as JSON.
-func parsed[T any](r pgx.Rows) (v T, err error) {
+func parsed[T any](r store.Row) (v T, err error) {
 	data, err := text(r)
 	if err == nil {
 		err = json.Unmarshal([]byte(data), &v)
@@ -108,7 +96,7 @@ func (s *Store) PutSnapshot(ctx context.Context, v undo.Snapshot) error {
 func (s *Store) Snapshots(ctx context.Context) ([]undo.Snapshot, error) {
 	return rowsOf(ctx, s, statement{what: "listing snapshots",
 		sql: "SELECT value FROM caponier.snapshots ORDER BY made, name"},
-		func(r pgx.Rows) (undo.Snapshot, error) {
+		func(r store.Row) (undo.Snapshot, error) {
 			v, err := parsed[snapshot](r)
 			v.Keep = v.Kept
 			return v.Snapshot, err

@@ -93,12 +93,10 @@ func plain(name string, n *yaml.Node) (any, error) {
 		return json.Number(n.Value), nil
 	case tag == "!!int":
 		return nil, wrong(n, "%s is not a plain decimal number: write it in decimal, or in "+
-			"quotes if it "+
-			"is text", n.Value)
+			"quotes if it is text", n.Value)
 	}
 	return nil, wrong(n, "%s is neither text, a whole number, true, false, a list nor a map: "+
-		"write text "+
-		"in quotes", n.Value)
+		"write text in quotes", n.Value)
 }
 
 func mapping(name string, n *yaml.Node) (any, error) {
