@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -33,7 +34,12 @@ func New(o Options, runner Runner) *Door {
 		o.Now = time.Now
 	}
 	o.MaxArgs = cmp.Or(o.MaxArgs, 1<<20)
-	o.Executors = maps.Clone(o.Executors)
+	o.Executors, o.ends = maps.Clone(o.Executors), nil
+	for _, e := range o.Executors {
+		if !reflect.ValueOf(e).Comparable() || !slices.Contains(o.ends, e) {
+			o.ends = append(o.ends, e)
+		}
+	}
 	return &Door{o, runner}
 }
 

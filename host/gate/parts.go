@@ -92,6 +92,7 @@ type Options struct {
 	Throttle  Throttle
 	Turns     Turns                      // nil: nobody waits for a turn
 	Executors map[string]Executor        // by import; an import without one is refused
+	ends      []Executor                 // of Executors, each once
 	Mode      func(context.Context) Mode // read at each decision, under the context of Look
 	// Look, if set, readies the context of a decision, also from a database, before its turn.
 	Look func(context.Context, Question) context.Context

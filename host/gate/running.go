@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -318,14 +317,8 @@ func (r *Running) end(ctx context.Context) {
 	r.mu.Lock()
 	r.ended = true
 	r.mu.Unlock()
-	seen := map[Executor]bool{}
-	for _, e := range r.o.Executors {
-		if once := reflect.ValueOf(e).Comparable(); !once || !seen[e] {
-			if once {
-				seen[e] = true
-			}
-			e.End(ctx, r.Call)
-		}
+	for _, e := range r.o.ends {
+		e.End(ctx, r.Call)
 	}
 }
 

@@ -104,6 +104,7 @@ func TestEveryExecutorIsEndedWhateverItsType(t *testing.T) {
 			for n := range d.o.Executors {
 				d.o.Executors[n] = tt.executor(w)
 			}
+			d = New(d.o, w)
 			a := d.Call(t.Context(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
 			ended := 0
 			for _, e := range w.events {

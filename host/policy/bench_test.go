@@ -64,11 +64,12 @@ func BenchmarkDecide(b *testing.B) {
 			value.Of(input.Of(&q, nil))
 		}
 	})
-	v := value.Of(input.Of(&q, nil))
+	in := input.Of(&q, nil)
+	v := value.Of(in)
 	b.Run("json", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			value.JSON(v, nil, nil)
+			value.JSON(in, nil, nil)
 		}
 	})
 	pq, err := rego.New(rego.Query("data.empty.allow"),

@@ -111,6 +111,7 @@ type Rules struct {
 	roles   memo.Of[[]string]      // by credential; see effectiveRoles
 	visible memo.Of[gate.Decision] // by all that a decision on a list depends on
 	allowed memo.ByInput[gate.Decision]
+	rate    *memo.Members // that [rateRule] reads
 }
 
 // answerVar is bound to the value of a rule by its query.
@@ -150,6 +151,7 @@ func Compile(ctx context.Context, s Source) (*Rules, error) {
 		r.allowed.Rule(kind, memo.MembersOf(s.Compiler,
 			ast.MustParseRef("data.caponier.core."+kind+".allowed"), refs...))
 	}
+	r.rate = memo.MembersOf(s.Compiler, ast.MustParseRef(rateRule))
 	// OPA's own cache of patterns holds 100, fewer than the command grammar has.
 	limit := 4096
 	r.values = cache.NewInterQueryValueCache(ctx, &cache.Config{
@@ -207,14 +209,13 @@ func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decisi
 func (r *Rules) decide(ctx context.Context, entry string, q gate.Question) (
 	d gate.Decision, err error) {
 	roles, rolesErr := r.effectiveRoles(ctx, q.Call.Principal)
-	in := input.Of(&q, roles)
-	decided, hide := value.Of(in), redact.New(q.Call, r.Redact)
+	in, hide := input.Of(&q, roles), redact.New(q.Call, r.Redact)
 	d.Revision = r.Revision
-	d.Input, d.Masked = hide.Journaled(in, decided)
+	d.Input, d.Masked = hide.Journaled(in)
 	if rolesErr != nil {
 		return d, rolesErr
 	}
-	a, err := r.once(ctx, entry, decided)
+	a, err := r.once(ctx, entry, in)
 	if err != nil {
 		return d, err
 	}
@@ -268,11 +269,8 @@ func (r *Rules) effectiveRoles(ctx context.Context, p gate.Principal) (roles []s
 	if roles, known := r.roles.Get(key); known {
 		return roles, nil
 	}
-	var in struct {
-		Principal input.Principal `json:"principal"`
-	}
-	in.Principal = input.Principal{ID: p.ID, Auth: p.Auth, CredentialRoles: p.Roles,
-		Narrowed: p.Narrowed}
+	in := map[string]input.Principal{"principal": {ID: p.ID, Auth: p.Auth,
+		CredentialRoles: p.Roles, Narrowed: p.Narrowed}}
 	v, err := r.eval(ctx, "roles", value.Of(in))
 	if err == nil {
 		err = value.Read("roles", v, &roles)
@@ -289,13 +287,13 @@ const rateRule = "data.caponier.core.check.rate.ok"
 
 // once answers as [Rules.answer], and asks about the same thing once, where that is allowed. What
 // refuses, and what a rule decides by the time, by counts or by anything else that differs, is
-// asked anew. A decision that it returns shares its lists with others.
-func (r *Rules) once(ctx context.Context, entry string, in ast.Value) (gate.Decision, error) {
+// asked anew. A decision shares its lists with others. The input is a document or its Rego value.
+func (r *Rules) once(ctx context.Context, entry string, in any) (gate.Decision, error) {
 	key := r.allowed.Key(entry, in)
 	if d, known := r.allowed.Get(key); known && (entry != "call" || r.rateHolds(ctx, in)) {
 		return d, nil
 	}
-	d, err := r.answer(ctx, entry, in)
+	d, err := r.answer(ctx, entry, value.Of(in))
 	if err == nil && d.Allow {
 		r.allowed.Put(key, d)
 	}
@@ -303,8 +301,8 @@ func (r *Rules) once(ctx context.Context, entry string, in ast.Value) (gate.Deci
 }
 
 // rateHolds reports what the key leaves out.
-func (r *Rules) rateHolds(ctx context.Context, in ast.Value) bool {
-	v, err := r.eval(ctx, "rate", in)
+func (r *Rules) rateHolds(ctx context.Context, in any) bool {
+	v, err := r.eval(ctx, "rate", r.rate.Of(in))
 	return err == nil && ast.Boolean(true).Equal(v)
 }
 

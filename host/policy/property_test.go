@@ -449,15 +449,14 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		v, err := r.Input(context.Background(), d)
-		if err != nil {
+		if _, err := r.Input(context.Background(), d); err != nil {
 			t.Fatal(err)
 		}
 		given, err := abi.Decode(data, input.Max)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := abi.Decode(value.JSON(v, nil, nil), input.Max)
+		again, err := abi.Decode(value.JSON(d, nil, nil), input.Max)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/redact"
-	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -233,5 +232,5 @@ func digest(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(
 // journaled returns what the journal holds of a question if a site redacts these arguments.
 func journaled(q *gate.Question, args []string) ([]byte, bool) {
 	in := input.Of(q, nil)
-	return redact.New(q.Call, args).Journaled(in, value.Of(in))
+	return redact.New(q.Call, args).Journaled(in)
 }

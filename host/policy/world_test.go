@@ -123,4 +123,4 @@ func bundleOf(t testing.TB, dir string) []byte {
 }
 
 // jsonOf returns the input of a question as a person would write it.
-func jsonOf(q *gate.Question) []byte { return value.JSON(value.Of(input.Of(q, nil)), nil, nil) }
+func jsonOf(q *gate.Question) []byte { return value.JSON(input.Of(q, nil), nil, nil) }

@@ -30,7 +30,7 @@ var maxLines = map[string]int{
 	"../../host/gate":   1_674,
 	"../../host/policy": 550,
 	"../../host/policy ../../host/policy/input ../../host/policy/value " +
-		"../../host/policy/redact": 1_767,
+		"../../host/policy/redact": 1_800,
 }
 
 // sources returns the files that git tracks, or would, with this ending.

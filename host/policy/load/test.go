@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/tester"
 )
@@ -91,7 +92,7 @@ func (c *Candidate) runTests(ctx context.Context, tests map[string]*ast.Module,
 	if len(tests) == 0 {
 		return nil, nil
 	}
-	store, err := c.store(map[string]any{"testing": c.inventory.world()})
+	store, err := c.store(map[string]any{"testing": value.Of(c.inventory.world())})
 	if err != nil {
 		return nil, err
 	}

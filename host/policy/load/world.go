@@ -46,7 +46,7 @@ type worldNode struct {
 // caponier.testing. It holds no secrets.
 func (i Inventory) World() []byte { return value.JSON(i.world(), nil, nil) }
 
-func (i Inventory) world() ast.Value {
+func (i Inventory) world() world {
 	onNode := func(name string) bool { op, _ := abi.Lookup(name); return op.OnNode }
 	w := world{Tools: map[string]worldTool{}}
 	w.Words, w.Shells = shell.Special()
@@ -63,7 +63,7 @@ func (i Inventory) world() ast.Value {
 		of := i.Nodes[n]
 		w.Nodes = append(w.Nodes, worldNode{node, of.Port, of.User, of.Default})
 	}
-	return value.Of(w)
+	return w
 }
 
 // questionOf returns a question about a tool and nodes as the host makes it.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -16,8 +15,7 @@ type Members struct{ top member }
 type member struct {
 	whole, kind bool
 	below       map[string]*member
-	names       []string    // of below, sorted
-	terms       []*ast.Term // of names
+	names       []string // of below, sorted
 }
 
 // MembersOf returns the members that the value of a rule can depend on, apart from those that it
@@ -131,34 +129,8 @@ func (f *finder) read(ref ast.Ref, kind bool) {
 func (m *member) sort() {
 	m.names = slices.Sorted(maps.Keys(m.below))
 	for _, name := range m.names {
-		m.terms = append(m.terms, ast.InternedTerm(name))
 		m.below[name].sort()
 	}
-}
-
-// Key appends a text that is the same for two inputs if and only if they agree in the members.
-func (m *Members) Key(b []byte, in ast.Value) []byte { return m.top.key(b, in) }
-
-// key appends a text in which each part says where it ends.
-func (m *member) key(b []byte, v ast.Value) []byte {
-	if m.whole {
-		return append(value.Append(b, v), '\n')
-	}
-	o, isObject := v.(ast.Object)
-	if !isObject && m.below != nil {
-		return append(value.Append(append(b, '='), v), '\n')
-	}
-	if m.kind {
-		b = append(append(b, ast.ValueName(v)...), '\n')
-	}
-	for i, name := range m.names {
-		if t := o.Get(m.terms[i]); t != nil {
-			b = m.below[name].key(append(b, '+'), t.Value)
-		} else {
-			b = append(b, '-')
-		}
-	}
-	return b
 }
 
 // String lists the members.

@@ -9,8 +9,6 @@ import (
 	"crypto/sha256"
 	"sync"
 	"sync/atomic"
-
-	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 // Of remembers values by a key. Its methods may be called concurrently. The zero value is empty.
@@ -55,7 +53,8 @@ func (m *ByInput[V]) Rule(name string, members *Members) {
 }
 
 // Key returns a digest of what the value of a rule can depend on, or "" for a rule without a name.
-func (m *ByInput[V]) Key(name string, in ast.Value) string {
+// The input is a Rego value, or a Go value that stands for one.
+func (m *ByInput[V]) Key(name string, in any) string {
 	members := m.rules[name]
 	if members == nil {
 		return ""

@@ -15,7 +15,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/value"
-	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 // masked replaces, in the journal and in messages, a word that holds a redacted value.
@@ -174,8 +173,8 @@ func (m Mask) Shown(v any) any {
 // Journaled returns the input for the journal, and whether anything in it is masked. What is made
 // from a redacted value is masked with it: a digest reveals a short value to a reader who tries all
 // of them.
-func (m Mask) Journaled(in any, decided ast.Value) (json.RawMessage, bool) {
-	some := len(m.secrets) > 0
+func (m Mask) Journaled(in any) (json.RawMessage, bool) {
+	decided, some := in, len(m.secrets) > 0
 	switch c := in.(type) {
 	case *input.Call:
 		masked := *c
@@ -195,7 +194,7 @@ func (m Mask) Journaled(in any, decided ast.Value) (json.RawMessage, bool) {
 	if !some {
 		return value.JSON(decided, nil, nil), false
 	}
-	return value.JSON(value.Of(in), fromCaller, m.text), true
+	return value.JSON(in, fromCaller, m.text), true
 }
 
 func (m Mask) arguments(a *input.Args, some *bool) {

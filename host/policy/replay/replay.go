@@ -38,7 +38,7 @@ func Eval(ctx context.Context, dir string, text []byte) (gate.Decision, error) {
 		return gate.Decision{}, err
 	}
 	d, err := c.Rules.Answer(ctx, v)
-	d.Input = value.JSON(v, nil, nil)
+	d.Input = value.JSON(doc, nil, nil)
 	return d, err
 }
 

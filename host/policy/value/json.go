@@ -2,29 +2,24 @@ package value
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
-
-	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// JSON returns the text of a Rego value, with sorted keys. Text below a member for which masked is
-// true goes through mask; both can be nil.
-func JSON(v ast.Value, masked map[string]bool, mask func(string) string) []byte {
+// JSON returns the text of the Rego value of a Go value ([Of]), with sorted keys. Text below a
+// member for which masked is true goes through mask; both can be nil.
+func JSON(v any, masked map[string]bool, mask func(string) string) []byte {
 	w := writer{masked: masked, mask: mask, b: make([]byte, 0, 4096), quote: appendString}
-	w.value(v)
+	w.value(reflect.ValueOf(v))
 	return w.b
 }
 
 // Append appends a text that no other value has: as [JSON] writes it, but bytes that are no UTF-8.
-func Append(b []byte, v ast.Value) []byte {
-	switch v := v.(type) { // most are scalars, and a writer is an allocation
-	case ast.String:
-		return appendExact(b, string(v))
-	case ast.Null, ast.Boolean, ast.Number:
-		return append(b, v.String()...)
-	}
-	w := writer{b: b, quote: appendExact}
+func Append(b []byte, v reflect.Value) []byte {
+	w := writer{b: b, quote: Quote}
 	w.value(v)
 	return w.b
 }
@@ -37,45 +32,63 @@ type writer struct {
 	quote  func([]byte, string) []byte
 }
 
-func (w *writer) value(v ast.Value) {
-	switch v := v.(type) {
-	case ast.String:
-		s := string(v)
+func (w *writer) value(v reflect.Value) {
+	switch v = Bare(v); v.Kind() {
+	case reflect.String:
+		s := v.String()
 		if w.below && w.mask != nil {
 			s = w.mask(s)
 		}
 		w.b = w.quote(w.b, s)
-	case *ast.Array:
+	case reflect.Bool:
+		w.b = strconv.AppendBool(w.b, v.Bool())
+	case reflect.Int, reflect.Int64:
+		w.b = strconv.AppendInt(w.b, v.Int(), 10)
+	case reflect.Pointer:
+		w.b = append(w.b, "null"...)
+	case reflect.Slice:
 		w.b = append(w.b, '[')
 		for i := range v.Len() {
 			if i > 0 {
 				w.b = append(w.b, ',')
 			}
-			w.value(v.Elem(i).Value)
+			w.value(v.Index(i))
 		}
 		w.b = append(w.b, ']')
-	case ast.Object:
+	case reflect.Struct:
 		w.b = append(w.b, '{')
-		v.Foreach(w.member)
+		for _, f := range membersOf(v.Type()) {
+			w.member(f.name, v.FieldByIndex(f.index))
+		}
+		w.b = append(w.b, '}')
+	case reflect.Map:
+		w.b = append(w.b, '{')
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int {
+			return strings.Compare(a.String(), b.String())
+		})
+		for _, k := range keys {
+			w.member(k.String(), v.MapIndex(k))
+		}
 		w.b = append(w.b, '}')
 	default:
-		w.b = append(w.b, v.String()...) // null, true, false and numbers
+		panic("policy: no text for a " + v.Kind().String())
 	}
 }
 
-func (w *writer) member(k, x *ast.Term) {
+func (w *writer) member(name string, v reflect.Value) {
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
 	}
-	w.b = append(w.quote(w.b, Text(k)), ':')
+	w.b = append(w.quote(w.b, name), ':')
 	above := w.below
-	w.below = above || w.masked[Text(k)]
-	w.value(x.Value)
+	w.below = above || w.masked[name]
+	w.value(v)
 	w.below = above
 }
 
-// appendExact quotes as [appendString] does, and bytes that JSON has no text for as Go does.
-func appendExact(b []byte, s string) []byte {
+// Quote quotes text as [JSON] does, and bytes that JSON has no text for as Go does.
+func Quote(b []byte, s string) []byte {
 	if !utf8.ValidString(s) {
 		return strconv.AppendQuote(b, s)
 	}

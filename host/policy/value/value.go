@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -30,15 +31,43 @@ func membersOf(t reflect.Type) []member {
 			all = append(all, member{f.Index, ast.InternedTerm(name), name})
 		}
 	}
+	slices.SortFunc(all, func(a, b member) int { return strings.Compare(a.name, b.name) })
 	members.Store(t, all)
 	return all
 }
 
-// Of returns the Rego value of a Go value. A nil slice is [], a nil pointer is null. Of panics on a
-// type that no input has.
+// Of returns the Rego value of a Go value, and a Rego value as it is. A nil slice is [], a nil
+// pointer is null. Of panics on a type that no input has.
 func Of(v any) ast.Value {
+	if is, ok := v.(ast.Value); ok {
+		return is
+	}
 	var m maker
 	return m.term(reflect.ValueOf(v)).Value
+}
+
+// Bare returns what v holds, without interfaces and pointers but a nil one, which is null.
+func Bare(v reflect.Value) reflect.Value {
+	for v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer && !v.IsNil() {
+		v = v.Elem()
+	}
+	return v
+}
+
+// Member returns a member of a struct or map, as the Rego value has it; its Kind is Invalid if
+// there is none.
+func Member(v reflect.Value, name string) (x reflect.Value) {
+	if v.Kind() == reflect.Map {
+		return v.MapIndex(reflect.ValueOf(name).Convert(v.Type().Key()))
+	}
+	all := membersOf(v.Type())
+	i, ok := slices.BinarySearchFunc(all, name, func(m member, name string) int {
+		return strings.Compare(m.name, name)
+	})
+	if ok {
+		x = v.FieldByIndex(all[i].index)
+	}
+	return x
 }
 
 // A maker makes the terms of one document, many in one allocation.
@@ -63,20 +92,15 @@ func (m *maker) object(from int) *ast.Term {
 }
 
 func (m *maker) term(v reflect.Value) *ast.Term {
-	switch v.Kind() {
+	switch v = Bare(v); v.Kind() {
 	case reflect.String:
 		return m.of(ast.InternedValue(v.String()))
 	case reflect.Bool:
 		return ast.InternedTerm(v.Bool())
 	case reflect.Int, reflect.Int64:
 		return ast.InternedTerm(int(v.Int()))
-	case reflect.Pointer:
-		if v.IsNil() {
-			return ast.InternedNullTerm
-		}
-		return m.term(v.Elem())
-	case reflect.Interface:
-		return m.term(v.Elem())
+	case reflect.Pointer: // nil
+		return ast.InternedNullTerm
 	case reflect.Slice:
 		if v.Len() == 0 {
 			return ast.InternedEmptyArray
