@@ -38,7 +38,7 @@ type Running struct {
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	turn    sync.Mutex           // one operation at a time; locked before mu
+	turn    sync.RWMutex         // operations take turns, see inTurn; locked before mu
 	touched map[string][]Touched // of a planned call, by node; guarded by turn
 
 	mu       sync.Mutex // guards what follows
@@ -56,8 +56,7 @@ type Running struct {
 // itself. The result is that of the last one. The error is *abi.RequestError, *Refused, *OpError or
 // ErrPending.
 func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
+	defer r.inTurn(op)()
 	for n := 0; ; n++ {
 		res, err := r.operate(ctx, op)
 		if refused := (*Refused)(nil); n > 0 && errors.As(err, &refused) {
@@ -73,6 +72,19 @@ func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
 		}
 		op = res.Next
 	}
+}
+
+// inTurn waits until an operation may begin; done must be called. One operation is under way at a
+// time, but for those that may be asked for in lists: they change nothing that another depends on,
+// unless the call has a plan, whose steps have an order.
+func (r *Running) inTurn(op abi.Op) (done func()) {
+	entry, _ := abi.Lookup(op.Import())
+	if entry.Many() && !r.Call.Planning && r.Call.Plan == nil {
+		r.turn.RLock()
+		return r.turn.RUnlock
+	}
+	r.turn.Lock()
+	return r.turn.Unlock
 }
 
 func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {

@@ -15,8 +15,8 @@ import (
 )
 
 // Minor is the minor version of this package's ABI: 1.1 added Input.Rendered, 1.2 the status
-// Planned, 1.3 alias_of of a tool. A description without one is of 1.0.
-const Minor = 3
+// Planned, 1.3 alias_of of a tool, 1.4 lists of requests. A description without one is of 1.0.
+const Minor = 4
 
 // Status is the i32 that an operation import returns.
 type Status = uint32

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,7 +37,8 @@ func cleanRemote(p string) (string, error) {
 // Resolve returns the real path of p, with every symbolic link replaced. info is nil when the path
 // does not exist but its parent does. Some servers leave links in the answer to REALPATH
 // (draft-ietf-secsh-filexfer-02, section 6.11, does not forbid it), so each part is examined, all
-// of them in parallel, which costs one round trip.
+// of them in parallel, which costs one round trip. Of a server that was seen to replace links, see
+// [Session.replacesLinks], only the last part is: it may have become a link meanwhile.
 func (f *Session) Resolve(p string) (real string, info fs.FileInfo, err error) {
 	for range 16 {
 		if p, err = f.RealPath(p); err != nil {
@@ -64,7 +66,7 @@ func (f *Session) Resolve(p string) (real string, info fs.FileInfo, err error) {
 // firstLink returns the first part of a path that is a symbolic link, or "" and what the path is.
 func (f *Session) firstLink(p string) (link string, info fs.FileInfo, err error) {
 	var parts []string
-	for i := 1; i < len(p); i++ {
+	for i := 1; i < len(p) && !f.replaces; i++ {
 		if p[i] == '/' {
 			parts = append(parts, p[:i])
 		}
@@ -92,6 +94,27 @@ func (f *Session) firstLink(p string) (link string, info fs.FileInfo, err error)
 	}
 	return "", found[len(found)-1].Value, nil
 }
+
+// replacesLinks reports whether the server replaces symbolic links in its answer to REALPATH: it
+// does so with one in the middle of a path, and with one at its end after one in the middle. A node
+// without /proc shows nothing.
+func (f *Session) replacesLinks() bool {
+	var paths [2]string
+	var both sync.WaitGroup
+	for i, link := range []string{"/proc/self/status", "/proc/self/exe"} {
+		both.Go(func() {
+			p, err := effect.Guarded(func() (string, error) { return f.RealPath(link) })
+			if clean, bad := cleanRemote(p); err == nil && bad == nil {
+				paths[i] = clean
+			}
+		})
+	}
+	both.Wait()
+	return realStatus.MatchString(paths[0]) && paths[1] != "" &&
+		!strings.HasPrefix(paths[1], "/proc/")
+}
+
+var realStatus = regexp.MustCompile(`^/proc/[1-9][0-9]{0,9}/status$`)
 
 // Lstat never returns neither a description nor an error.
 func (f *Session) Lstat(p string) (fs.FileInfo, error) {

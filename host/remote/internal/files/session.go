@@ -49,6 +49,8 @@ type Session struct {
 	active atomic.Int64 // operations under way
 	listMu sync.Mutex   // one directory listing at a time
 	over   chan struct{}
+	// replaces is set while the session opens: its answers to REALPATH have no links.
+	replaces bool
 }
 
 // begin notes an operation. The time is set first, so that watchStall does not take the idle time
@@ -170,6 +172,7 @@ func (n *Node) newSession(ctx context.Context) (*Session, error) {
 		sftp.MaxPacketUnchecked(255 << 10)(f.Client)
 		sftp.MaxConcurrentRequestsPerFile(Parallel / 4)(f.Client)
 	}
+	f.replaces = f.replacesLinks()
 	f.c.Rest()
 	n.Go(func() {
 		f.watchStall()
