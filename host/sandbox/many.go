@@ -32,6 +32,11 @@ func (c *call) operateMany(ctx context.Context, name string, request []byte) uin
 			})
 		}
 		for i := range ops {
+			if ctx.Err() != nil { // the rest does not begin
+				status, text := failure(gate.Fail("cancelled", "the call has ended"))
+				all.Answers[i] = abi.Answer{Status: abi.Status(status), Response: text}
+				continue
+			}
 			next <- i
 		}
 		close(next)
