@@ -140,11 +140,12 @@ func (v *visit) open() (*sftp.File, error) {
 	}
 	opened, err := files.Stat(in)
 	if err == nil {
-		if err = v.check(); err == nil && (files.Kind(v.info) != files.Kind(opened) ||
-			v.info.Mode() != opened.Mode() || files.Owner(v.info) != files.Owner(opened)) {
-			err = effect.Failed("changed",
-				"%q was replaced while it was opened; nothing was done", real)
-		}
+		err = v.check()
+	}
+	if err == nil && !(same(opened, before) && same(opened, v.info) &&
+		uint32(opened.Mode().Perm()) == v.job.q.Facts.File.Mode) {
+		err = effect.Failed("changed",
+			"%q was replaced while it was opened; nothing was done", real)
 	}
 	if err != nil {
 		in.Close()
@@ -152,6 +153,12 @@ func (v *visit) open() (*sftp.File, error) {
 	}
 	v.now.Bytes = opened.Size()
 	return in, nil
+}
+
+// same reports whether two descriptions can be of one file.
+func same(a, b fs.FileInfo) bool {
+	return files.Kind(a) == files.Kind(b) && a.Mode() == b.Mode() &&
+		files.Owner(a) == files.Owner(b)
 }
 
 // whole makes sure that n bytes from the start of a file are all of it, or all up to limit. Only

@@ -95,6 +95,17 @@ func (f *Session) firstLink(p string) (link string, info fs.FileInfo, err error)
 	return "", found[len(found)-1].Value, nil
 }
 
+// Settled reports whether p leads to real still, where a server replaces links. Between the answer
+// to REALPATH and what is then seen there, a part of the path may have become a link; where each
+// part is examined that shows, and here this does.
+func (f *Session) Settled(p, real string) (bool, error) {
+	if !f.replaces {
+		return true, nil
+	}
+	now, err := f.RealPath(p)
+	return now == real, err
+}
+
 // replacesLinks reports whether the server replaces symbolic links in its answer to REALPATH: it
 // does so with one in the middle of a path, and with one at its end after one in the middle. A node
 // without /proc shows nothing.
