@@ -114,8 +114,8 @@ func (v *visit) send(in *sftp.File, to *flow) (int64, error) {
 // smallFile is what every SFTP server sends in one packet.
 const smallFile = 32 << 10
 
-// open opens the regular file, and makes sure that what was opened is what the path leads to, at the
-// real path that was decided. SFTP has no inode numbers; type, mode and owner have to do. What
+// open opens the regular file, and makes sure that what was opened is what the path leads to, at
+// the real path that was decided. SFTP has no inode numbers; type, mode and owner have to do. What
 // stands there is looked at before: opening a FIFO would stop the node's SFTP server.
 func (v *visit) open() (*sftp.File, error) {
 	real := v.job.q.Facts.File.RealPath

@@ -11,9 +11,11 @@ import (
 // MaxMany, each is read alone, and no two have one local file; then it is these requests.
 func FuzzParseList(f *testing.F) {
 	a, b := `{"node":"n","path":"/a","local":"a"}`, `{"node":"n","path":"/b","local":"b"}`
-	for _, s := range []string{`[]`, `[` + a + `]`, "\n[" + a + `,` + b + `]`, `[` + a + `,` + a + `]`,
+	for _, s := range []string{`[]`, `[` + a + `]`, "\n[" + a + `,` + b + `]`,
+		`[` + a + `,` + a + `]`,
 		`[` + a + `,null]`, `[` + a + `,[]]`, `[` + a + `,{"node":"n","node":"n"}]`, `[` + a + `] `,
-		`[` + a + `,` + b, `[` + a + `]` + b, a, `[{"local":"\u0061"},{"local":"a"}]`, `[{"Local":""}]`} {
+		`[` + a + `,` + b, `[` + a + `]` + b, a, `[{"local":"\u0061"},{"local":"a"}]`,
+		`[{"Local":""}]`} {
 		f.Add("sftp_get", []byte(s))
 		f.Add("sftp_put", []byte(s))
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -105,27 +104,6 @@ func (f *Session) Settled(p, real string) (bool, error) {
 	now, err := f.RealPath(p)
 	return now == real, err
 }
-
-// replacesLinks reports whether the server replaces symbolic links in its answer to REALPATH: it
-// does so with one in the middle of a path, and with one at its end after one in the middle. A node
-// without /proc shows nothing.
-func (f *Session) replacesLinks() bool {
-	var paths [2]string
-	var both sync.WaitGroup
-	for i, link := range []string{"/proc/self/status", "/proc/self/exe"} {
-		both.Go(func() {
-			p, err := effect.Guarded(func() (string, error) { return f.RealPath(link) })
-			if clean, bad := cleanRemote(p); err == nil && bad == nil {
-				paths[i] = clean
-			}
-		})
-	}
-	both.Wait()
-	return realStatus.MatchString(paths[0]) && paths[1] != "" &&
-		!strings.HasPrefix(paths[1], "/proc/")
-}
-
-var realStatus = regexp.MustCompile(`^/proc/[1-9][0-9]{0,9}/status$`)
 
 // Lstat never returns neither a description nor an error.
 func (f *Session) Lstat(p string) (fs.FileInfo, error) {

@@ -192,7 +192,8 @@ func TestTheRestOfAListOfACancelledCallDoesNotBegin(t *testing.T) {
 		for i, a := range l.answers.Answers {
 			if a.Status == statusOK {
 				done++
-			} else if a.Status != statusFailed || !strings.Contains(string(a.Response), "cancelled") {
+			} else if a.Status != statusFailed ||
+				!strings.Contains(string(a.Response), "cancelled") {
 				t.Errorf("%d: %d %s", i, a.Status, a.Response)
 			}
 		}
