@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -37,14 +38,14 @@ type Running struct {
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	turn    sync.Mutex           // one operation at a time; locked before mu
+	turn    sync.RWMutex         // one at a time, but for downloads; locked before mu
 	touched map[string][]Touched // of a planned call, by node; guarded by turn
 
-	mu       sync.Mutex // guards what follows
-	ended    bool
-	effects  bool // an operation above green started, or was planned
-	unknown  bool // and one has an unknown outcome
-	pending  bool // an ask waits for its answer
+	ended    atomic.Bool
+	unknown  atomic.Bool // an operation above green has an unknown outcome
+	mu       sync.Mutex  // guards what follows
+	effects  bool        // an operation above green started, or was planned
+	pending  bool        // an ask waits for its answer
 	asked    int
 	refusals int
 	refused  []*Refused // the first of them
@@ -55,8 +56,14 @@ type Running struct {
 // itself. The result is that of the last one. The error is *abi.RequestError, *Refused, *OpError or
 // ErrPending.
 func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
+	// Downloads change nothing that another depends on, but for the order of a plan's steps.
+	if e, _ := abi.Lookup(op.Import()); e.Many() && !r.Call.Planning && r.Call.Plan == nil {
+		r.turn.RLock()
+		defer r.turn.RUnlock()
+	} else {
+		r.turn.Lock()
+		defer r.turn.Unlock()
+	}
 	for n := 0; ; n++ {
 		res, err := r.operate(ctx, op)
 		if refused := (*Refused)(nil); n > 0 && errors.As(err, &refused) {
@@ -147,9 +154,7 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		}
 		r.made(q.Op, res)
 		if op := (*OpError)(nil); above && errors.As(err, &op) && op.Outcome == Unknown {
-			r.mu.Lock()
-			r.unknown = true
-			r.mu.Unlock()
+			r.unknown.Store(true)
 		}
 		rec.Exit, rec.Bytes, rec.SHA256, rec.Hits = res.Exit, res.Bytes, res.SHA256, res.Hits
 		return res, err
@@ -200,7 +205,7 @@ func (r *Running) may(op abi.Op) error {
 	r.asked++
 	_, asks := op.(abi.Ask)
 	switch {
-	case r.ended:
+	case r.ended.Load():
 		return &abi.RequestError{Field: "call", Message: "has ended"}
 	case r.asked > maxOps:
 		return &abi.RequestError{Field: "call",
@@ -217,11 +222,7 @@ func (r *Running) may(op abi.Op) error {
 	return nil
 }
 
-func (r *Running) over() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ended
-}
+func (r *Running) over() bool { return r.ended.Load() }
 
 // started notes that an operation begins. One above green takes its step of the call's plan.
 func (r *Running) started(above bool) {
@@ -314,9 +315,7 @@ func (r *Running) note(err error) error {
 func (r *Running) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	r.mu.Lock()
-	r.ended = true
-	r.mu.Unlock()
+	r.ended.Store(true)
 	for _, e := range r.o.ends {
 		e.End(ctx, r.Call)
 	}
@@ -327,7 +326,7 @@ func (r *Running) outcome(out Output, err error) Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
-	case r.unknown:
+	case r.unknown.Load():
 		return Unknown
 	case err == nil && out.Code != 0 && r.pending:
 		return Waits

@@ -32,6 +32,7 @@ type world struct {
 	mode     Mode
 	hidden   string // node
 	read     func() // while arguments are read
+	during   func(Question)
 }
 
 func (w *world) add(f string, args ...any) {
@@ -56,11 +57,15 @@ func (w *world) Decide(_ context.Context, q Question) (Decision, error) {
 }
 func (w *world) Intent(_ context.Context, r Record, durable bool) error {
 	w.add("intent %s%s %s", r.Kind, r.Op, r.Type)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.intents, w.durable = append(w.intents, r), append(w.durable, durable)
 	return w.broken
 }
 func (w *world) Outcome(_ context.Context, r Record) error {
 	w.add("outcome %s%s %s", r.Kind, r.Op, r.Outcome)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.outcomes = append(w.outcomes, r)
 	return w.lost
 }
@@ -82,6 +87,9 @@ func (w *world) Lookup(context.Context, Question) (Facts, error) {
 }
 func (w *world) Execute(_ context.Context, q Question, _ Decision) (Result, error) {
 	w.add("execute %s", q.Op.Import())
+	if w.during != nil {
+		w.during(q)
+	}
 	if w.next != nil {
 		return Result{Bytes: 3, Next: w.next(q.Op)}, w.execErr
 	}

@@ -89,40 +89,76 @@ func (v *visit) get(w io.Writer, limit int64) (int64, string, error) {
 			v.Client.Close()
 		}
 	})()
-	n, err := in.WriteTo(to)
+	n, err := v.send(in, to)
 	if err = cmp.Or(to.err, err); err == nil {
 		err = v.whole(in, n, n+1) // limit was not reached
 	}
 	return n, to.digest(), err
 }
 
-// open opens the regular file, and makes sure that what was opened is what stands at its real path.
-// SFTP has no inode numbers; type, mode and owner have to do.
+// send copies the whole file. Of a small one the bytes that it had are asked for at once, which is
+// all of it unless it has changed: then whole finds that out, as for every file.
+func (v *visit) send(in *sftp.File, to *flow) (int64, error) {
+	if size := v.now.Bytes; size > 0 && size <= smallFile {
+		buf := make([]byte, size)
+		k, err := in.ReadAt(buf, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		k, err = to.Write(buf[:k])
+		return int64(k), err
+	}
+	return in.WriteTo(to)
+}
+
+// smallFile is what every SFTP server sends in one packet.
+const smallFile = 32 << 10
+
+// open opens the regular file, and makes sure that what was opened is what the path leads to, at
+// the real path that was decided. SFTP has no inode numbers; type, mode and owner have to do. What
+// stands there is looked at before: opening a FIFO would stop the node's SFTP server.
 func (v *visit) open() (*sftp.File, error) {
-	if err := v.mustBe("file"); err != nil { // opening a FIFO would stop the node's SFTP server
+	real := v.job.q.Facts.File.RealPath
+	before, err := v.Lstat(real)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !v.job.q.Facts.File.Exists:
+		return nil, err
+	case err != nil, files.Kind(before) != v.job.q.Facts.File.Type:
+		if changed := v.check(); changed != nil { // which says what has changed
+			return nil, changed
+		}
+		return nil, cmp.Or(err, error(effect.Failed("changed",
+			"%q was replaced while it was opened; nothing was done", real)))
+	}
+	v.now = *v.job.q.Facts.File
+	if err := v.mustBe("file"); err != nil {
 		return nil, err
 	}
-	real := v.now.RealPath
 	in, err := v.OpenFile(real, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
 	opened, err := files.Stat(in)
 	if err == nil {
-		var now string
-		var info fs.FileInfo
-		if now, info, err = v.Resolve(real); err == nil && (now != real || info == nil ||
-			files.Kind(info) != files.Kind(opened) || info.Mode() != opened.Mode() ||
-			files.Owner(info) != files.Owner(opened)) {
-			err = effect.Failed("changed",
-				"%q was replaced while it was opened; nothing was done", real)
-		}
+		err = v.check()
+	}
+	if err == nil && !(same(opened, before) && same(opened, v.info) &&
+		uint32(opened.Mode().Perm()) == v.job.q.Facts.File.Mode) {
+		err = effect.Failed("changed",
+			"%q was replaced while it was opened; nothing was done", real)
 	}
 	if err != nil {
 		in.Close()
 		return nil, err
 	}
+	v.now.Bytes = opened.Size()
 	return in, nil
+}
+
+// same reports whether two descriptions can be of one file.
+func same(a, b fs.FileInfo) bool {
+	return files.Kind(a) == files.Kind(b) && a.Mode() == b.Mode() &&
+		files.Owner(a) == files.Owner(b)
 }
 
 // whole makes sure that n bytes from the start of a file are all of it, or all up to limit. Only

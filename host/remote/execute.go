@@ -103,6 +103,7 @@ type fileOp struct {
 	verb, path string
 	link       bool // it concerns the path itself, even if that is a symbolic link
 	ahead      bool // it makes the directories above the path that are missing
+	opens      bool // it opens a file, and checks the facts when that is open
 	run        func(*visit) (gate.Result, error)
 	// local examines the local file, and returns the number of bytes to upload. It may be nil.
 	local func(root *os.Root) (bytes int64, err error)
@@ -121,7 +122,7 @@ func (j *job) fileOp() (fileOp, error) {
 		read := func(v *visit) (gate.Result, error) {
 			return v.read(least(op.MaxBytes, j.d.Obligations.MaxBytes, maxData))
 		}
-		return fileOp{verb: "reading", path: op.Path, run: read}, nil
+		return fileOp{verb: "reading", path: op.Path, opens: true, run: read}, nil
 	case abi.SFTPWrite:
 		write := func(v *visit) (gate.Result, error) { return v.write(op) }
 		return fileOp{verb: "writing", path: op.Path, run: write}, nil
@@ -130,7 +131,8 @@ func (j *job) fileOp() (fileOp, error) {
 		local := func(root *os.Root) (int64, error) {
 			return 0, files.Vacant(root, op.Local, op.Overwrite)
 		}
-		return fileOp{verb: "downloading", path: op.Path, run: download, local: local}, nil
+		return fileOp{verb: "downloading", path: op.Path, opens: true, run: download,
+			local: local}, nil
 	case abi.SFTPPut:
 		upload := func(v *visit) (gate.Result, error) { return v.upload(op) }
 		local := func(root *os.Root) (int64, error) {
@@ -223,6 +225,9 @@ func (j *job) file(ctx context.Context) (gate.Result, error) {
 		func(ctx context.Context, f *files.Session, p *effect.Pledge) (gate.Result, error) {
 			v := &visit{ctx: ctx, Session: f, job: j, pledge: p, path: op.path, link: op.link,
 				ahead: op.ahead}
+			if op.opens {
+				return op.run(v)
+			}
 			if err := v.check(); err != nil {
 				return gate.Result{}, err
 			}

@@ -436,8 +436,11 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 		{"links without end", good(sshtest.Script{sshtest.Lstat: attrs(0o120777),
 			19: func(id uint32, _ []byte) []byte { return sshtest.Names(id, "/f") }}),
 			abi.SFTPStat{Path: "/f"}, "not_a_path"},
-		{"a file without end", good(sshtest.Script{sshtest.Read: endless}),
+		{"a file without end", good(sshtest.Script{sshtest.Read: endless,
+			8: func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1<<20, 0o100644) }}),
 			abi.SFTPGet{Path: "/f", Local: "f"}, "too_large"},
+		{"more than a small file is said to have", good(sshtest.Script{sshtest.Read: endless}),
+			abi.SFTPGet{Path: "/f", Local: "f"}, "protocol"},
 		{"silence in a file", good(sshtest.Script{sshtest.Read: silence}),
 			abi.SFTPGet{Path: "/f", Local: "f"}, "lost"},
 		{"reads that are shorter than asked for", good(sshtest.Script{

@@ -33,9 +33,15 @@ func (v *visit) check() (err error) {
 	if v.now, v.info, err = look(v.Session, v.path, v.link, v.ahead); err != nil {
 		return err
 	}
+	settled := true
+	if !v.link {
+		if settled, err = v.Settled(v.path, v.now.RealPath); err != nil {
+			return err
+		}
+	}
 	decided := *v.job.q.Facts.File
 	if v.now.RealPath != decided.RealPath || v.now.Exists != decided.Exists ||
-		v.now.Type != decided.Type {
+		v.now.Type != decided.Type || !settled {
 		return effect.Failed("changed",
 			"%q was %s when it was decided and is %s now; nothing was done",
 			v.path, describe(decided), describe(v.now))

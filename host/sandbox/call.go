@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -200,6 +201,8 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	case len(request) > abi.MaxRequest:
 		return c.fail(&abi.RequestError{
 			Message: fmt.Sprintf("the request has more than %d bytes", abi.MaxRequest)})
+	case abi.IsList(request):
+		return c.operateMany(ctx, name, request)
 	}
 	op, err := abi.ParseOp(name, request)
 	if err != nil {
@@ -207,40 +210,54 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	}
 	var res gate.Result
 	c.meanwhile(ctx, func() { res, err = c.door.Operate(ctx, op) })
-	if err != nil {
-		return c.fail(err)
-	}
-	if res.Value == nil {
+	return c.respond(response(res, err))
+}
+
+// respond leaves a response for the module to read, and returns its status.
+func (c *call) respond(status uint32, text []byte) uint32 {
+	c.resp, c.respAt = text, 0
+	return status
+}
+
+// response is the status and the text of the response of an operation.
+func response(res gate.Result, err error) (uint32, []byte) {
+	switch {
+	case err != nil:
+		return failure(err)
+	case res.Value == nil:
 		res.Value = struct{}{}
 	}
 	if res.Plan {
-		return c.respond(statusPlanned, res.Value)
+		return encode(statusPlanned, res.Value)
 	}
-	return c.respond(statusOK, res.Value)
+	return encode(statusOK, res.Value)
 }
 
 // fail responds with an error, and returns its status.
-func (c *call) fail(err error) uint32 {
+func (c *call) fail(err error) uint32 { return c.respond(failure(err)) }
+
+// failure is the status and the response of an operation that failed.
+func failure(err error) (uint32, []byte) {
 	var refused *gate.Refused
 	var bad *abi.RequestError
 	var op *gate.OpError
 	switch {
 	case errors.As(err, &refused):
-		return c.respond(statusRefused, refused)
+		return encode(statusRefused, refused)
 	case errors.As(err, &bad):
-		return c.respond(statusBadRequest, bad)
+		return encode(statusBadRequest, bad)
 	case errors.Is(err, gate.ErrPending):
-		c.resp, c.respAt = nil, 0
-		return statusPending
+		return statusPending, nil
 	case errors.As(err, &op) && op.Outcome == gate.Unknown:
-		return c.respond(statusUnknown, op)
+		return encode(statusUnknown, op)
 	case errors.As(err, &op):
-		return c.respond(statusFailed, op)
+		return encode(statusFailed, op)
 	}
-	return c.respond(statusFailed, gate.OpError{Code: "failed", Message: err.Error()})
+	return encode(statusFailed, gate.OpError{Code: "failed", Message: err.Error()})
 }
 
-func (c *call) respond(status uint32, v any) uint32 {
+// encode is the response with a value, and its status.
+func encode(status uint32, v any) (uint32, []byte) {
 	b, err := json.Marshal(v)
 	// when there is no response, the operation was done: the module must not take it for undone
 	switch {
@@ -252,8 +269,55 @@ func (c *call) respond(status uint32, v any) uint32 {
 			`operation was done, but its response has %d bytes, and at most %d can be read"}`,
 			len(b), maxResponse)
 	}
-	c.resp, c.respAt = b, 0
-	return status
+	return status, b
+}
+
+// maxAtOnce is how many requests of a list are under way at the same time.
+const maxAtOnce = 8
+
+// operateMany takes each request of a list through the door by itself, and leaves all the answers
+// for the module to read.
+func (c *call) operateMany(ctx context.Context, name string, request []byte) uint32 {
+	ops, err := abi.ParseList(name, request)
+	if err != nil {
+		return c.fail(err)
+	}
+	all := abi.ManyResponse{Answers: make([]abi.Answer, len(ops))}
+	next := make(chan int)
+	c.meanwhile(ctx, func() {
+		var workers sync.WaitGroup
+		for range min(maxAtOnce, len(ops)) {
+			workers.Go(func() {
+				for i := range next {
+					status, text := response(guarded(ctx, c.door, ops[i]))
+					all.Answers[i] = abi.Answer{Status: abi.Status(status), Response: text}
+				}
+			})
+		}
+		for i := range ops {
+			if ctx.Err() != nil { // the rest does not begin
+				status, text := failure(gate.Fail("cancelled", "the call has ended"))
+				all.Answers[i] = abi.Answer{Status: abi.Status(status), Response: text}
+				continue
+			}
+			next <- i
+		}
+		close(next)
+		workers.Wait()
+	})
+	return c.respond(encode(statusOK, all))
+}
+
+// guarded takes an operation through the door. A panic there ends the instance when it asks for one
+// operation; here it must not end the host.
+func guarded(ctx context.Context, d door, op abi.Op) (res gate.Result, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &gate.OpError{Code: "panic", Outcome: gate.Unknown,
+				Message: fmt.Sprintf("the host panicked while doing this: %v", p)}
+		}
+	}()
+	return d.Operate(ctx, op)
 }
 
 // pieces collects bytes without copying what is there already: growing a slice of many MiB, and

@@ -3,10 +3,13 @@ package sandbox
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,12 +20,18 @@ import (
 
 // recorder is a door that remembers what went through it.
 type recorder struct {
+	mu    sync.Mutex // guards ops
 	ops   []abi.Op
 	texts []string
 }
 
 func (r *recorder) Operate(_ context.Context, op abi.Op) (gate.Result, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.ops = append(r.ops, op)
+	slices.SortStableFunc(r.ops, func(a, b abi.Op) int { // a list has no order
+		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
 	return gate.Result{Value: object{"x": strings.Repeat("y", 100)}}, nil
 }
 func (r *recorder) Log(_ int, text string)             { r.texts = append(r.texts, text) }
@@ -38,6 +47,25 @@ func dirty(args []uint64, params string) (out []uint64) {
 		out = append(out, a)
 	}
 	return out
+}
+
+// listed returns what a list asks for, each request read alone, in the order of recorder.
+func listed(name string, request []byte) (ops []abi.Op) {
+	var all []json.RawMessage
+	if _, err := abi.ParseList(name, request); err != nil || json.Unmarshal(request, &all) != nil {
+		return nil
+	}
+	for _, one := range all {
+		op, err := abi.ParseOp(name, one)
+		if err != nil {
+			panic(err)
+		}
+		ops = append(ops, op)
+	}
+	slices.SortStableFunc(ops, func(a, b abi.Op) int {
+		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
+	return ops
 }
 
 // FuzzImports calls each import with any memory and any arguments. It must not panic, except to end
@@ -61,6 +89,9 @@ func FuzzImports(f *testing.F) {
 		args = binary.LittleEndian.AppendUint64(args, uint64(len(request)))
 		f.Add(uint16(k), uint16(64), []byte(request), args)
 	}
+	list := "[" + requests["sftp_get"] + "]"
+	f.Add(uint16(slices.Index(names, "caponier_v1.sftp_get")), uint16(64), []byte(list),
+		binary.LittleEndian.AppendUint64([]byte{64, 0, 0, 0, 0, 0, 0, 0}, uint64(len(list))))
 	f.Add(uint16(slices.Index(names, "caponier_v1.log")), uint16(65500),
 		[]byte("\x1b[2J\u202eevil\x00"), []byte("\x04\x00\x00\x00\xff\xff\xff\xff\xdc\xff"))
 	h := newHost(f, Options{Warm: -1})
@@ -79,7 +110,7 @@ func FuzzImports(f *testing.F) {
 				args[k] = uint64(uint32(args[k]))
 			}
 		}
-		once := func(args []uint64) (result uint32, ended any, r recorder, memory []byte) {
+		once := func(args []uint64) (result uint32, ended any, r *recorder, memory []byte) {
 			in, err := tmpl.instantiate(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -87,8 +118,9 @@ func FuzzImports(f *testing.F) {
 			defer in.close()
 			view, _ := in.mod.Memory().Read(0, in.mod.Memory().Size())
 			copy(view[at:], data)
-			c := &call{door: &r, input: []byte(`{"abi":1}`), resp: []byte(`{"r":2}`), max: 1 << 10,
-				env: &environment{newCPUScheduler(), fixedTime, noSleep, &r, nil}}
+			r = &recorder{}
+			c := &call{door: r, input: []byte(`{"abi":1}`), resp: []byte(`{"r":2}`), max: 1 << 10,
+				env: &environment{newCPUScheduler(), fixedTime, noSleep, r, nil}}
 			c.turn.scheduler = c.env.scheduler
 			defer func() { memory = slices.Clone(view) }()
 			defer func() { ended = recover() }()
@@ -111,7 +143,9 @@ func FuzzImports(f *testing.F) {
 		if isOp {
 			want := []abi.Op(nil)
 			if ptr, n := args[0], args[1]; ptr+n <= uint64(len(before)) {
-				if op, err := abi.ParseOp(op, before[ptr:ptr+n]); err == nil {
+				if abi.IsList(before[ptr : ptr+n]) {
+					want = listed(op, before[ptr:ptr+n])
+				} else if op, err := abi.ParseOp(op, before[ptr:ptr+n]); err == nil {
 					want = []abi.Op{op}
 				}
 			}

@@ -78,6 +78,7 @@ const (
 	maxEntries = 10_000 // of one directory
 	maxWhy     = 20     // reasons in a result
 	maxRefused = 100    // then the rest is not tried
+	atOnce     = 128    // files of one list
 )
 
 // walk is what is below a directory of a node.
@@ -172,35 +173,87 @@ func passable(err error) string {
 	return ""
 }
 
+// fetch copies the files, a list of them at a time, and reports whether that is only planned.
+func (w *walk) fetch(in folderIn, out *movedFolder) (planned bool, err error) {
+	sums, refused := sha256.New(), 0
+	for at := 0; at < len(w.files); {
+		sdk.Progress(w.call, float64(at), float64(len(w.files)), "copied from "+w.node)
+		some := w.files[at:min(at+atOnce, len(w.files))]
+		at += len(some)
+		all, err := w.get(in, some, in.MaxBytes-out.Bytes, w.files[at:])
+		if err != nil {
+			return false, w.stopped(in, some[0].Name, out.Files, err)
+		}
+		var stop error
+		failed := ""
+		for i, got := range all {
+			name := some[i].Name
+			if why := passable(got.Err); why != "" && refused < maxRefused {
+				refused++
+				w.leave(name, why)
+				continue
+			}
+			if got.Err != nil {
+				if stop == nil {
+					stop, failed = got.Err, name
+				}
+				continue
+			}
+			if planned = planned || got.Planned; got.Planned {
+				got.Bytes = some[i].Size
+			}
+			out.Files++
+			out.Bytes += got.Bytes
+			fmt.Fprintf(sums, "%s  %s\n", got.SHA256, name)
+		}
+		if stop != nil {
+			return false, w.stopped(in, failed, out.Files, stop)
+		}
+	}
+	out.Manifest = hex.EncodeToString(sums.Sum(nil))
+	return planned, nil
+}
+
+// get copies some files, which may have left bytes together with those that follow. Files may have
+// grown since they were listed: what is left over is shared among these, and one that needs more
+// than its share is copied alone.
+func (w *walk) get(in folderIn, some []sdk.FileInfo, left int64, following []sdk.FileInfo,
+) ([]sdk.Fetched, error) {
+	over := left
+	for _, f := range slices.Concat(some, following) {
+		over -= f.Size
+	}
+	want := make([]sdk.Fetch, len(some))
+	for i, f := range some {
+		want[i] = sdk.Fetch{Path: path.Join(w.top, f.Name), Local: path.Join(in.LocalDir, f.Name),
+			FileOptions: sdk.FileOptions{Overwrite: in.Overwrite, Timeout: copying,
+				MaxBytes: max(f.Size+over/int64(len(some)), 1)}}
+	}
+	all, err := sdk.SFTPGetAll(w.call, w.node, want)
+	for _, got := range all {
+		left -= got.Bytes
+	}
+	for i, got := range all {
+		if op := (*sdk.OpError)(nil); errors.As(got.Err, &op) && op.Code == "too_large" &&
+			left > want[i].MaxBytes {
+			want[i].MaxBytes = left
+			all[i].Written, all[i].Err = sdk.SFTPGet(w.call, w.node, want[i].Path, want[i].Local,
+				want[i].FileOptions)
+			left -= all[i].Bytes
+		}
+	}
+	return all, err
+}
+
 func downloadFolder(c *sdk.Call, in folderIn) (movedFolder, error) {
 	w := walk{call: c, node: pve.On(c, in.Node).Name, top: in.HostDir}
 	if err := w.look(in); err != nil {
 		return movedFolder{}, err
 	}
 	out := movedFolder{Node: w.node, HostDir: in.HostDir, LocalDir: in.LocalDir}
-	sums, refused, planned := sha256.New(), 0, false
-	for i, f := range w.files {
-		if i%20 == 0 {
-			sdk.Progress(c, float64(i), float64(len(w.files)), "copied from "+w.node)
-		}
-		got, err := sdk.SFTPGet(c, w.node, path.Join(w.top, f.Name),
-			path.Join(in.LocalDir, f.Name), sdk.FileOptions{Overwrite: in.Overwrite,
-				MaxBytes: max(in.MaxBytes-out.Bytes, 1), Timeout: copying})
-		if why := passable(err); why != "" && refused < maxRefused {
-			refused++
-			w.leave(f.Name, why)
-			continue
-		}
-		if err != nil {
-			return movedFolder{}, w.stopped(in, f.Name, out.Files, err)
-		}
-		planned = planned || got.Planned
-		out.Files++
-		if got.Planned {
-			got.Bytes = f.Size
-		}
-		out.Bytes += got.Bytes
-		fmt.Fprintf(sums, "%s  %s\n", got.SHA256, f.Name)
+	planned, err := w.fetch(in, &out)
+	if err != nil {
+		return movedFolder{}, err
 	}
 	out.LeftOut, out.Why = len(w.leftOut), w.leftOut[:min(maxWhy, len(w.leftOut))]
 	if out.Files == 0 && out.LeftOut > 0 {
@@ -213,8 +266,7 @@ func downloadFolder(c *sdk.Call, in folderIn) (movedFolder, error) {
 	did := "Downloaded"
 	if planned {
 		did = "This would download"
-	} else {
-		out.Manifest = hex.EncodeToString(sums.Sum(nil))
+		out.Manifest = ""
 	}
 	text := fmt.Sprintf("%s %s from %s to %s: %d files, %d bytes.", did, in.HostDir, w.node,
 		in.LocalDir, out.Files, out.Bytes)

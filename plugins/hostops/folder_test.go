@@ -123,8 +123,41 @@ func TestWhatAFileOfADirectoryFailsAtIsSaid(t *testing.T) {
 	}
 	n, got = tree(t, all, at("2", &sdk.OpError{Code: "exists", Message: "it is there"}))
 	if out, _ := n.Do("proxmox_download_directory_from_host", copyAll); out.Error == nil ||
-		len(*got) != 1 || !strings.Contains(out.Error.Message, "1 of 3 files are in out; then 2") ||
+		len(*got) != 2 || !strings.Contains(out.Error.Message, "2 of 3 files are in out; then 2") ||
 		!strings.Contains(out.Error.Suggestion, "overwrite") {
 		t.Errorf("%+v", out.Error)
+	}
+}
+
+// The files of a list share what max_bytes leaves over, and none of them gets more together than
+// that: a file that has grown gets the rest, and one too many ends the copying.
+func TestFilesThatGrowStayWithinMaxBytes(t *testing.T) {
+	all := folders{"/var/log/a": {file("1", 10), file("2", 10), file("3", 10)}}
+	for name, c := range map[string]struct {
+		now  map[string]int64
+		want string
+	}{
+		"none has grown":      {map[string]int64{"1": 10, "2": 10, "3": 10}, ""},
+		"each within a share": {map[string]int64{"1": 33, "2": 33, "3": 33}, ""},
+		"one takes the rest":  {map[string]int64{"1": 10, "2": 80, "3": 10}, ""},
+		"one more than that":  {map[string]int64{"1": 10, "2": 81, "3": 10}, "2: it is larger"},
+		"all of them":         {map[string]int64{"1": 50, "2": 50, "3": 50}, "it is larger"},
+	} {
+		n, _ := tree(t, all, nil)
+		copied := int64(0)
+		n.SFTPGet = func(_, p, local string, o sdk.FileOptions) (sdk.Written, error) {
+			size := c.now[path.Base(p)]
+			if size > o.MaxBytes {
+				return sdk.Written{}, &sdk.OpError{Code: "too_large", Message: "it is larger"}
+			}
+			copied += size
+			return sdk.Written{Bytes: size, SHA256: "ab", Local: local}, nil
+		}
+		out, m := n.Do("proxmox_download_directory_from_host", copyAll)
+		if copied > 100 || (out.Error == nil) != (c.want == "") ||
+			c.want == "" && m["bytes"] != float64(copied) ||
+			c.want != "" && !strings.Contains(out.Error.Message, c.want) {
+			t.Errorf("%s: %d bytes, %v %+v", name, copied, m, out.Error)
+		}
 	}
 }

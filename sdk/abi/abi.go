@@ -15,8 +15,8 @@ import (
 )
 
 // Minor is the minor version of this package's ABI: 1.1 added Input.Rendered, 1.2 the status
-// Planned, 1.3 alias_of of a tool, 1.4 Input.LocalFiles and SFTPPut.Parents. A description without
-// one is of 1.0.
+// Planned, 1.3 alias_of of a tool, 1.4 Input.LocalFiles, SFTPPut.Parents and lists of requests. A
+// description without one is of 1.0.
 const Minor = 4
 
 // Status is the i32 that an operation import returns.

@@ -214,6 +214,6 @@ func Wire() []any {
 		&HTTPRequest{}, &HTTPResponse{}, &BlobWrite{}, &BlobWriteResponse{}, &BlobRead{},
 		&Ask{}, &AskResponse{}, &ListCommands{}, &CommandsResponse{},
 		&UndoSteps{}, &UndoStepsResponse{}, &Snapshots{}, &SnapshotsResponse{},
-		&Failure{}, &Progress{},
+		&Failure{}, &Progress{}, &ManyResponse{},
 	}
 }

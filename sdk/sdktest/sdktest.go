@@ -192,6 +192,30 @@ func (h *Host) operation(name string, request []byte) (abi.Status, []byte) {
 		h.t.Errorf("%s uses %s, which is not among its Imports: the host would refuse it",
 			h.tool.Name, name)
 	}
+	if abi.IsList(request) {
+		return h.many(name, request)
+	}
+	return h.one(name, request)
+}
+
+// many answers each request of a list by itself.
+func (h *Host) many(name string, request []byte) (abi.Status, []byte) {
+	var all []json.RawMessage
+	if _, err := abi.ParseList(name, request); err != nil || json.Unmarshal(request, &all) != nil {
+		b, _ := json.Marshal(abi.Failure{Message: fmt.Sprint(err)})
+		return abi.BadRequest, b
+	}
+	r := abi.ManyResponse{}
+	for _, one := range all {
+		status, text := h.one(name, one)
+		r.Answers = append(r.Answers, abi.Answer{Status: status, Response: text})
+	}
+	b, _ := json.Marshal(r)
+	return abi.OK, b
+}
+
+// one answers one request.
+func (h *Host) one(name string, request []byte) (abi.Status, []byte) {
 	resp, err := h.answer(name, request)
 	var refused *sdk.Refused
 	var op *sdk.OpError

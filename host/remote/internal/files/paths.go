@@ -36,7 +36,8 @@ func cleanRemote(p string) (string, error) {
 // Resolve returns the real path of p, with every symbolic link replaced. info is nil when the path
 // does not exist but its parent does. Some servers leave links in the answer to REALPATH
 // (draft-ietf-secsh-filexfer-02, section 6.11, does not forbid it), so each part is examined, all
-// of them in parallel, which costs one round trip.
+// of them in parallel, which costs one round trip. Of a server that was seen to replace links, see
+// [Session.replacesLinks], only the last part is: it may have become a link meanwhile.
 func (f *Session) Resolve(p string) (real string, info fs.FileInfo, err error) {
 	for range 16 {
 		if p, err = f.RealPath(p); err != nil {
@@ -64,7 +65,7 @@ func (f *Session) Resolve(p string) (real string, info fs.FileInfo, err error) {
 // firstLink returns the first part of a path that is a symbolic link, or "" and what the path is.
 func (f *Session) firstLink(p string) (link string, info fs.FileInfo, err error) {
 	var parts []string
-	for i := 1; i < len(p); i++ {
+	for i := 1; i < len(p) && !f.replaces; i++ {
 		if p[i] == '/' {
 			parts = append(parts, p[:i])
 		}
@@ -91,6 +92,17 @@ func (f *Session) firstLink(p string) (link string, info fs.FileInfo, err error)
 		}
 	}
 	return "", found[len(found)-1].Value, nil
+}
+
+// Settled reports whether p leads to real still, where a server replaces links. Between the answer
+// to REALPATH and what is then seen there, a part of the path may have become a link; where each
+// part is examined that shows, and here this does.
+func (f *Session) Settled(p, real string) (bool, error) {
+	if !f.replaces {
+		return true, nil
+	}
+	now, err := f.RealPath(p)
+	return now == real, err
 }
 
 // Lstat never returns neither a description nor an error.

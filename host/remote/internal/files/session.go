@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +51,8 @@ type Session struct {
 	active atomic.Int64 // operations under way
 	listMu sync.Mutex   // one directory listing at a time
 	over   chan struct{}
+	// replaces is set while the session opens: its answers to REALPATH have no links.
+	replaces bool
 }
 
 // begin notes an operation. The time is set first, so that watchStall does not take the idle time
@@ -170,6 +174,7 @@ func (n *Node) newSession(ctx context.Context) (*Session, error) {
 		sftp.MaxPacketUnchecked(255 << 10)(f.Client)
 		sftp.MaxConcurrentRequestsPerFile(Parallel / 4)(f.Client)
 	}
+	f.replaces = f.replacesLinks()
 	f.c.Rest()
 	n.Go(func() {
 		f.watchStall()
@@ -178,6 +183,27 @@ func (n *Node) newSession(ctx context.Context) (*Session, error) {
 	})
 	return f, nil
 }
+
+// replacesLinks reports whether the server replaces symbolic links in its answer to REALPATH: it
+// does so with one in the middle of a path, and with one at its end after one in the middle. A node
+// without /proc shows nothing.
+func (f *Session) replacesLinks() bool {
+	var paths [2]string
+	var both sync.WaitGroup
+	for i, link := range []string{"/proc/self/status", "/proc/self/exe"} {
+		both.Go(func() {
+			p, err := effect.Guarded(func() (string, error) { return f.RealPath(link) })
+			if err == nil && path.IsAbs(p) && path.Clean(p) == p {
+				paths[i] = p
+			}
+		})
+	}
+	both.Wait()
+	return realStatus.MatchString(paths[0]) && paths[1] != "" &&
+		!strings.HasPrefix(paths[1], "/proc/")
+}
+
+var realStatus = regexp.MustCompile(`^/proc/[1-9][0-9]{0,9}/status$`)
 
 // noSFTP explains why a session that a node opened does not speak SFTP. OpenSSH drops what a forced
 // command writes to stderr in place of a subsystem, so that the exit code must do: 126 and 127 are

@@ -1,0 +1,76 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// Operations are asked for in random order, all at once. Two are under way together only if both
+// are downloads, and only in a call that has no plan and is not planned.
+func TestOnlyDownloadsAreUnderWayTogether(t *testing.T) {
+	node := abi.OnNode{Node: "pve1"}
+	kinds := []abi.Op{abi.SFTPGet{OnNode: node}, abi.SFTPPut{OnNode: node},
+		abi.SFTPStat{OnNode: node}, abi.SSHExec{OnNode: node}, abi.SFTPRemove{OnNode: node}}
+	for way, together := range map[string]bool{"run": true, "planned": false, "by a plan": false} {
+		var mu sync.Mutex
+		now := map[string]int{} // by import
+		most := 0
+		w := &world{decide: allow(Green), during: func(q Question) {
+			mu.Lock()
+			now[q.Op.Import()]++
+			all, gets := 0, now["sftp_get"]
+			for _, n := range now {
+				all += n
+			}
+			if most = max(most, all); all > 1 && (all != gets || !together) {
+				t.Errorf("%s: under way together: %v", way, now)
+			}
+			mu.Unlock()
+			time.Sleep(200 * time.Microsecond)
+			mu.Lock()
+			now[q.Op.Import()]--
+			mu.Unlock()
+		}}
+		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+			r.Call.Planning = way == "planned"
+			if way == "by a plan" {
+				r.Call.Plan = noPlan{}
+			}
+			var all sync.WaitGroup
+			for range 200 {
+				op := kinds[rand.IntN(len(kinds))]
+				if rand.IntN(2) == 0 {
+					op = kinds[0]
+				}
+				all.Go(func() {
+					if _, err := r.Operate(ctx, op); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			return Output{JSON: json.RawMessage(`{}`)}, nil
+		}
+		if a := w.call(`{}`); a.Err != nil {
+			t.Errorf("%s: %v", way, a.Err)
+		}
+		if (most > 1) != together {
+			t.Errorf("%s: at most %d were under way together", way, most)
+		}
+	}
+}
+
+// noPlan is a plan that every operation fits.
+type noPlan struct{}
+
+func (noPlan) Digest() string                   { return "" }
+func (noPlan) Text() string                     { return "" }
+func (noPlan) Complete() (ok bool, ends string) { return true, "" }
+func (noPlan) Next(Question) PlanFacts          { return PlanFacts{} }
+func (noPlan) Take()                            {}

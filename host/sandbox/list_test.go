@@ -1,0 +1,236 @@
+package sandbox
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/sdk/abi"
+)
+
+// lister is a runner whose plugin asks for one list of downloads.
+type lister struct {
+	request []byte
+	status  uint32
+	answers abi.ManyResponse
+	failure abi.Failure
+}
+
+func (*lister) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+
+func (l *lister) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+	c := &call{door: r, env: &environment{scheduler: newCPUScheduler(), now: fixedTime}}
+	c.turn.scheduler = c.env.scheduler
+	l.status = c.operate(ctx, "sftp_get", l.request, true)
+	into := any(&l.answers)
+	if l.status != statusOK {
+		into = &l.failure
+	}
+	return gate.Output{JSON: json.RawMessage(`{}`)}, json.Unmarshal(c.resp, into)
+}
+
+// list has a plugin ask for these paths.
+func (h *host) list(paths []string) *lister {
+	var ops []abi.SFTPGet
+	for _, p := range paths {
+		ops = append(ops, abi.SFTPGet{OnNode: abi.OnNode{Node: "pve1"}, Path: p, Local: p[1:]})
+	}
+	request, err := json.Marshal(ops)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	l := &lister{request: request}
+	h.openDoor(l)
+	h.call(toolOf(nil), struct{}{})
+	return l
+}
+
+// Lists are random mixtures of files that are allowed, refused before or after their facts are
+// known, or that cannot be journaled. Exactly the allowed ones reach the node, each after its own
+// decision and its own record, and each answer is that of its own file.
+func TestNoFileOfAListReachesTheNodeUndecided(t *testing.T) {
+	kinds := []string{"allowed", "lookup", "effect", "unwritten", "failing"}
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var paths []string
+		for i := range 1 + rnd.IntN(40) {
+			paths = append(paths, fmt.Sprintf("/%s/%d", kinds[rnd.IntN(len(kinds))], i))
+		}
+		h := &host{t: t}
+		var mu sync.Mutex
+		var done []string
+		decided := map[string]bool{} // by path: its effect was allowed and journaled
+		is := func(q gate.Question, kind string) bool {
+			get, is := q.Op.(abi.SFTPGet)
+			return is && strings.HasPrefix(get.Path, "/"+kind+"/")
+		}
+		ids := map[string]string{} // of decisions of effects, by path
+		h.decide = func(q gate.Question) gate.Decision {
+			if q.Op != nil && is(q, q.Phase.String()) {
+				return gate.Decision{Failed: []string{q.Phase.String()}}
+			}
+			if q.Op != nil && q.Phase == gate.PhaseEffect {
+				mu.Lock()
+				defer mu.Unlock()
+				ids[q.ID] = q.Op.(abi.SFTPGet).Path
+			}
+			return gate.Decision{Allow: true, Tier: gate.Green}
+		}
+		h.intent = func(r gate.Record) error {
+			mu.Lock()
+			defer mu.Unlock()
+			path := ids[r.ID]
+			if strings.HasPrefix(path, "/unwritten/") {
+				return errors.New("the disk is full")
+			}
+			decided[path] = decided[path] || r.Type == "intent"
+			return nil
+		}
+		h.execute = func(q gate.Question) (gate.Result, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			path := q.Op.(abi.SFTPGet).Path
+			if !decided[path] {
+				t.Errorf("%s reached the node before its decision was journaled", path)
+			}
+			done = append(done, path)
+			if is(q, "failing") {
+				return gate.Result{}, gate.Fail("not_found", "%s", path)
+			}
+			return gate.Result{Value: abi.WriteResponse{Local: path}}, nil
+		}
+		l := h.list(paths)
+		var want []string
+		if len(l.answers.Answers) != len(paths) {
+			t.Fatalf("%d: %d answers to %d requests", seed, len(l.answers.Answers), len(paths))
+		}
+		for i, p := range paths {
+			kind, a := strings.Split(p, "/")[1], l.answers.Answers[i]
+			status := map[string]uint32{"allowed": statusOK, "failing": statusFailed}[kind]
+			if kind == "allowed" || kind == "failing" {
+				if want = append(want, p); !strings.Contains(string(a.Response), `"`+p+`"`) {
+					t.Errorf("%d: the answer to %s is %s", seed, p, a.Response)
+				}
+			} else {
+				status = statusRefused
+			}
+			if a.Status != status {
+				t.Errorf("%d: %s has status %d %s", seed, p, a.Status, a.Response)
+			}
+		}
+		slices.Sort(want)
+		slices.Sort(done)
+		if !slices.Equal(want, done) {
+			t.Errorf("%d: %q reached the node, want %q", seed, done, want)
+		}
+	}
+}
+
+// A list that is wrong anywhere is refused as a whole: nothing of it is decided or done.
+func TestAWrongListIsNotBegun(t *testing.T) {
+	good := `{"node":"pve1","path":"/a","local":"a"}`
+	long := "[" + strings.Repeat(good+",", abi.MaxMany) + good + "]"
+	for request, field := range map[string]string{
+		`[]`:        "",
+		` [` + good: "",
+		`[` + good + `,{"node":"pve1","path":"/b","local":"a"}]`:        "1/local",
+		`[` + good + `,{"node":"pve1","path":"/b","locals":"b"}]`:       "1/",
+		`[` + good + `,{"node":"pve1","path":"/b","local":"b","x":1}]`:  "1/",
+		`[` + good + `,[` + good + `]]`:                                 "1/",
+		`[` + good + `,1]`:                                              "1/",
+		`[` + good + `,{"node":"pve1","path":"/b","timeout_ms":-1}]`:    "1/timeout_ms",
+		`[{"node":"pve1","path":"/` + strings.Repeat("a", 5000) + `"}]`: "0/path",
+		long: "",
+	} {
+		h := &host{t: t}
+		l := &lister{request: []byte(request)}
+		h.openDoor(l)
+		h.call(toolOf(nil), struct{}{})
+		if l.status != statusBadRequest || l.failure.Field != field || l.failure.Message == "" ||
+			len(h.executed) > 0 {
+			t.Errorf("%.80s: status %d %+v, %q", request, l.status, l.failure, h.executed)
+		}
+		for _, r := range h.records {
+			if r.Kind == "operation" {
+				t.Errorf("%.80s: %+v was decided", request, r)
+			}
+		}
+	}
+}
+
+// What a call that was cancelled half way through a list has not begun, it does not begin.
+func TestTheRestOfAListOfACancelledCallDoesNotBegin(t *testing.T) {
+	for after := range int64(20) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var begun atomic.Int64
+		h := &host{t: t, execute: func(gate.Question) (gate.Result, error) {
+			switch n := begun.Add(1); {
+			case n == after+1:
+				cancel()
+			case n > after+1:
+				time.Sleep(20 * time.Millisecond) // the cause reaches the call meanwhile
+			}
+			return gate.Result{}, nil
+		}}
+		request := "["
+		for i := range 200 {
+			request += fmt.Sprintf(`{"node":"pve1","path":"/%d","local":"%d"},`, i, i)
+		}
+		l := &lister{request: []byte(strings.TrimSuffix(request, ",") + "]")}
+		h.openDoor(l)
+		h.callWith(ctx, toolOf(nil), struct{}{})
+		done := int64(0)
+		for i, a := range l.answers.Answers {
+			if a.Status == statusOK {
+				done++
+			} else if a.Status != statusFailed ||
+				!strings.Contains(string(a.Response), "cancelled") {
+				t.Errorf("%d: %d %s", i, a.Status, a.Response)
+			}
+		}
+		if n := begun.Load(); n != done || n > after+1+2*maxAtOnce {
+			t.Errorf("cancelled after %d: %d began, %d are answered", after+1, n, done)
+		}
+	}
+}
+
+// Downloads of a list are under way together, but no more of them than the bound. One that panics
+// ends nothing but itself.
+func TestAListIsUnderWayTogether(t *testing.T) {
+	paths := []string{}
+	for i := range 3 * maxAtOnce {
+		paths = append(paths, fmt.Sprint("/", i))
+	}
+	var now, most atomic.Int64
+	h := &host{t: t, execute: func(q gate.Question) (gate.Result, error) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		for i := 0; most.Load() < maxAtOnce && i < 1000; i++ {
+			time.Sleep(time.Millisecond)
+		}
+		if q.Op.(abi.SFTPGet).Path == "/5" {
+			panic("a bug")
+		}
+		return gate.Result{}, nil
+	}}
+	l := h.list(paths)
+	for i, a := range l.answers.Answers {
+		if want := map[bool]uint32{true: statusUnknown, false: statusOK}[i == 5]; a.Status != want {
+			t.Errorf("%s: %d %s", paths[i], a.Status, a.Response)
+		}
+	}
+	if most.Load() != maxAtOnce {
+		t.Errorf("%d were under way at once, want %d", most.Load(), maxAtOnce)
+	}
+}
