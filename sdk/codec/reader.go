@@ -132,6 +132,8 @@ func (r *Reader) next(end byte) bool {
 }
 
 // Once marks that the member numbered n of an object was read, which must be for the first time.
+//
+//go:noinline
 func (r *Reader) Once(seen *uint64, n uint) *Reader {
 	if *seen&(1<<n) != 0 {
 		r.Fail("comes twice")

@@ -36,11 +36,22 @@ func (w *Writer) Bytes() ([]byte, error) {
 	return w.b, nil
 }
 
-// Open begins an object with '{' or a list with '[', and Close ends it with the other one.
-func (w *Writer) Open(c byte)  { w.b = append(w.b, c) }
+// What generated code calls in a hundred places is not inlined: the code of a module would grow by
+// a tenth of a megabyte.
+
+// Open begins an object with '{' or a list with '['.
+//
+//go:noinline
+func (w *Writer) Open(c byte) { w.b = append(w.b, c) }
+
+// Close ends what [Writer.Open] began, with '}' or ']'.
+//
+//go:noinline
 func (w *Writer) Close(c byte) { w.b = append(w.b, c) }
 
 // Elem comes before each element of a list.
+//
+//go:noinline
 func (w *Writer) Elem() {
 	if w.b[len(w.b)-1] != '[' {
 		w.b = append(w.b, ',')
@@ -48,6 +59,8 @@ func (w *Writer) Elem() {
 }
 
 // Key writes the name of a member, which must need no escapes.
+//
+//go:noinline
 func (w *Writer) Key(name string) {
 	if w.b[len(w.b)-1] != '{' {
 		w.b = append(w.b, ',')
@@ -64,8 +77,19 @@ func (w *Writer) Name(name string) {
 	w.b = append(w.b, ':')
 }
 
-func (w *Writer) Null()       { w.b = append(w.b, "null"...) }
+// Null writes null.
+//
+//go:noinline
+func (w *Writer) Null() { w.b = append(w.b, "null"...) }
+
+// Bool writes true or false.
+//
+//go:noinline
 func (w *Writer) Bool(v bool) { w.b = strconv.AppendBool(w.b, v) }
+
+// Int writes a whole number.
+//
+//go:noinline
 func (w *Writer) Int(v int64) { w.b = strconv.AppendInt(w.b, v, 10) }
 
 // Raw writes b, which must be one JSON value; no bytes are null, as of a json.RawMessage.
