@@ -363,23 +363,6 @@ func Ask(c *Call, key, message string, schema json.RawMessage) (Answer, error) {
 	return Answer{r.Action, r.Content}, err
 }
 
-// question is an [abi.Ask] whose schema is JSON already.
-type question struct {
-	key, message string
-	schema       []byte
-}
-
-func (q question) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	w.Key("key")
-	w.Text(q.key)
-	w.Key("message")
-	w.Text(q.message)
-	w.Key("schema")
-	w.Raw(q.schema)
-	w.Close('}')
-}
-
 // Levels of [Log], as in log/slog.
 const (
 	Debug = -4

@@ -155,3 +155,20 @@ func blob(w *codec.Writer, key string, b []byte) {
 		w.Base64(b)
 	}
 }
+
+// question is an [abi.Ask] whose schema is JSON already.
+type question struct {
+	key, message string
+	schema       []byte
+}
+
+func (q question) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	w.Key("key")
+	w.Text(q.key)
+	w.Key("message")
+	w.Text(q.message)
+	w.Key("schema")
+	w.Raw(q.schema)
+	w.Close('}')
+}

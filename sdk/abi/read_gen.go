@@ -146,7 +146,9 @@ func (v *HTTPResponse) ReadJSON(r *codec.Reader) {
 		case "status":
 			codec.Int(r.Once(&seen, 2), &v.Status)
 		case "headers":
-			codec.List(r.Once(&seen, 3), &v.Headers, func(r *codec.Reader, e *[2]string) { codec.Array(r, e[:], codec.Text[string]) })
+			codec.List(r.Once(&seen, 3), &v.Headers, func(r *codec.Reader, e *[2]string) {
+				codec.Array(r, e[:], codec.Text[string])
+			})
 		case "blob":
 			codec.Text(r.Once(&seen, 4), &v.Blob)
 		case "bytes":

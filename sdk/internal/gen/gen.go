@@ -252,5 +252,5 @@ func (g *generator) element(t reflect.Type) string {
 	if t.Kind() == reflect.Array {
 		at = "e[:]"
 	}
-	return fmt.Sprintf("func(r *codec.Reader, e *%s) { %s(r, %s%s) }", t, function, at, argument)
+	return fmt.Sprintf("func(r *codec.Reader, e *%s) {\n%s(r, %s%s)\n}", t, function, at, argument)
 }
