@@ -1,13 +1,13 @@
 package sdk
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/codec"
 )
 
 // Call is one call of a tool while it runs. It must not be used after the tool has returned.
@@ -122,8 +122,9 @@ var ErrPending = errors.New("waiting for the user's answer")
 type imported = func([]byte) (abi.Status, []byte)
 
 // do encodes a request, asks, and decodes the response into resp, which may be nil.
-func do(c *Call, imported imported, req, resp any) (planned bool, err error) {
-	b, err := json.Marshal(req)
+func do(c *Call, imported imported, req codec.Value, resp codec.Target) (planned bool,
+	err error) {
+	b, err := codec.Encode(req)
 	if err != nil {
 		return false, &BadRequest{Message: err.Error()}
 	}
@@ -137,10 +138,10 @@ func do(c *Call, imported imported, req, resp any) (planned bool, err error) {
 	if resp == nil {
 		return planned, nil
 	}
-	if err := json.Unmarshal(b, resp); err != nil {
+	if err := codec.Decode(b, resp); err != nil {
 		return planned, &OpError{
 			Code:    "bad_response",
-			Message: fmt.Sprintf("the host's response: %v", err),
+			Message: "the host's response: " + err.Error(),
 		}
 	}
 	return planned, nil
@@ -149,7 +150,7 @@ func do(c *Call, imported imported, req, resp any) (planned bool, err error) {
 // failed returns the error of a status that is neither OK nor Planned.
 func failed(status abi.Status, b []byte) error {
 	var f abi.Failure
-	if err := json.Unmarshal(b, &f); err != nil && status != abi.Pending {
+	if err := codec.Decode(b, &f); err != nil && status != abi.Pending {
 		f = abi.Failure{
 			Code:    "bad_response",
 			Message: fmt.Sprintf("status %d with an unreadable response: %v", status, err),

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/codec"
 	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 )
 
@@ -48,7 +49,7 @@ func SSHScript(c *Call, node, script string, o ExecOptions) (ExecResult, error) 
 		abi.SSHScript{OnNode: onNode(node, o.Timeout), Script: script, MaxBytes: o.MaxBytes})
 }
 
-func exec(c *Call, imported imported, req any) (ExecResult, error) {
+func exec(c *Call, imported imported, req codec.Value) (ExecResult, error) {
 	var r abi.ExecResponse
 	planned, err := do(c, imported, req, &r)
 	if err != nil || planned {
@@ -144,7 +145,7 @@ func SFTPRead(c *Call, node, path string, maxBytes int64) (ReadResult, error) {
 		abi.SFTPRead{OnNode: onNode(node, 0), Path: path, MaxBytes: maxBytes})
 }
 
-func read(c *Call, imported imported, req any) (ReadResult, error) {
+func read(c *Call, imported imported, req codec.Value) (ReadResult, error) {
 	var r abi.ReadResponse
 	if _, err := do(c, imported, req, &r); err != nil {
 		return ReadResult{}, err
@@ -215,7 +216,7 @@ func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) 
 	})
 }
 
-func write(c *Call, imported imported, req any) (Written, error) {
+func write(c *Call, imported imported, req codec.Value) (Written, error) {
 	var r abi.WriteResponse
 	planned, err := do(c, imported, req, &r)
 	return Written{r.Bytes, r.SHA256, r.Local, planned}, err
@@ -356,7 +357,11 @@ func Ask(c *Call, key, message string, schema json.RawMessage) (Answer, error) {
 	if err := json.Unmarshal(schema, &fields); err != nil {
 		return Answer{}, &BadRequest{Field: "schema", Message: err.Error()}
 	}
-	_, err := do(c, imports.Ask, abi.Ask{Key: key, Message: message, Schema: fields}, &r)
+	plain, err := json.Marshal(fields)
+	if err != nil {
+		return Answer{}, &BadRequest{Field: "schema", Message: err.Error()}
+	}
+	_, err = do(c, imports.Ask, question{key, message, plain}, &r)
 	return Answer{r.Action, r.Content}, err
 }
 
@@ -373,7 +378,7 @@ func Log(c *Call, level int, message string) { imports.Log(int32(level), []byte(
 
 // Progress tells the client how far the call is; total 0 is unknown.
 func Progress(c *Call, done, total float64, message string) {
-	if b, err := json.Marshal(abi.Progress{Done: done, Total: total,
+	if b, err := codec.Encode(abi.Progress{Done: done, Total: total,
 		Message: message}); err == nil {
 		imports.Note(b)
 	}

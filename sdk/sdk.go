@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/sdk/codec"
 	"github.com/caponier-mcp/caponier/sdk/internal/imports"
 )
 
@@ -163,56 +164,6 @@ func decode(args json.RawMessage, in any) error {
 
 type inputError struct{ error }
 
-// Content is one piece of a result, as in MCP: Type is text, image, audio, resource or
-// resource_link.
-type Content struct {
-	Type        string          `json:"type"`
-	Text        string          `json:"text,omitempty"`
-	Data        []byte          `json:"data,omitempty"`
-	MIMEType    string          `json:"mimeType,omitempty"`
-	URI         string          `json:"uri,omitempty"`
-	Name        string          `json:"name,omitempty"`
-	Description string          `json:"description,omitempty"`
-	Resource    json.RawMessage `json:"resource,omitempty"`
-}
-
-// Text is text content.
-func Text(s string) Content { return Content{Type: "text", Text: s} }
-
-// Result is an Out with full control of the content. Structured must encode as a JSON object, or be
-// nil.
-type Result struct {
-	Content        []Content
-	Structured     any
-	SpentUSDMicros int64 // what this call cost, in millionths of a dollar
-}
-
-type output struct {
-	Content        []Content  `json:"content"`
-	Structured     any        `json:"structured,omitempty"`
-	Error          *abi.Error `json:"error,omitempty"`
-	SpentUSDMicros int64      `json:"spent_usd_micros,omitempty"`
-
-	Contents    []ResourceContent `json:"contents,omitempty"`
-	Description string            `json:"description,omitempty"`
-	Messages    []Message         `json:"messages,omitempty"`
-}
-
-type encoded []byte // valid JSON that this package wrote
-
-// encode inserts structured content that is already JSON without encoding it again.
-func (o output) encode() ([]byte, error) {
-	structured, done := o.Structured.(encoded)
-	if done {
-		o.Structured = nil
-	}
-	b, err := json.Marshal(o)
-	if err == nil && done {
-		b = append(append(append(b[:len(b)-1], `,"structured":`...), structured...), '}')
-	}
-	return b, err
-}
-
 func render(v any) (output, error) {
 	switch v := v.(type) {
 	case Result:
@@ -267,20 +218,7 @@ func prime() {
 			t.prime()
 		}
 	}
-	var in abi.Input
-	json.Unmarshal(
-		[]byte(
-			`{"abi":1,"kind":"","name":"","args":{},"call":{"id":"","deadline_ms":1,"round":1},`+
-				`"nodes":[{"name":"","cluster":"","default":true}],"rendered":{"":""}}`,
-		),
-		&in,
-	)
-	for _, v := range abi.Wire() {
-		json.Unmarshal([]byte("{}"), v)
-		json.Marshal(v)
-	}
 	failure(&Error{})
-	json.Marshal(output{Content: []Content{Text("")}})
 	runtime.GC()
 }
 
@@ -313,7 +251,7 @@ func describe() ([]byte, error) {
 // call runs one call from its input to its output, the same in the sandbox and natively.
 func call(input []byte) (int32, []byte) {
 	var in abi.Input
-	if err := json.Unmarshal(input, &in); err != nil {
+	if err := codec.Decode(input, &in); err != nil {
 		return failure(&inputError{fmt.Errorf("input of the call: %w", err)})
 	}
 	c := &Call{
@@ -372,8 +310,8 @@ func failure(err error) (int32, []byte) {
 	case errors.As(err, &input):
 		code, e.Code = abi.CallInput, "bad_input"
 	}
-	// strings always encode
-	b, _ := json.Marshal(output{Content: []Content{Text(e.Message)}, Error: &e})
+	// text always encodes
+	b, _ := output{Content: []Content{Text(e.Message)}, Error: &e}.encode()
 	return code, b
 }
 

@@ -290,14 +290,14 @@ func (c *call) operateMany(ctx context.Context, name string, request []byte) uin
 			workers.Go(func() {
 				for i := range next {
 					status, text := response(guarded(ctx, c.door, ops[i]))
-					all.Answers[i] = abi.Answer{Status: abi.Status(status), Response: text}
+					all.Answers[i] = abi.Answer{Status: int(status), Response: text}
 				}
 			})
 		}
 		for i := range ops {
 			if ctx.Err() != nil { // the rest does not begin
 				status, text := failure(gate.Fail("cancelled", "the call has ended"))
-				all.Answers[i] = abi.Answer{Status: abi.Status(status), Response: text}
+				all.Answers[i] = abi.Answer{Status: int(status), Response: text}
 				continue
 			}
 			next <- i

@@ -123,7 +123,7 @@ func TestNoFileOfAListReachesTheNodeUndecided(t *testing.T) {
 			} else {
 				status = statusRefused
 			}
-			if a.Status != status {
+			if a.Status != int(status) {
 				t.Errorf("%d: %s has status %d %s", seed, p, a.Status, a.Response)
 			}
 		}

@@ -2,17 +2,22 @@
 //
 // It holds one struct for each request and response, the table of operations, and the strict
 // decoder that the host reads requests with. The host and the SDK share it, so that both mean the
-// same bytes. It imports the standard library only. See docs/abi.md for the specification.
+// same bytes. Plugins write requests and read responses without reflection, with code that `go
+// generate` writes from the tags. It imports the standard library and package codec only. See
+// docs/abi.md for the specification.
 package abi
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/caponier-mcp/caponier/sdk/codec"
 )
+
+//go:generate go run ../internal/gen/abi
 
 // Minor is the minor version of this package's ABI: 1.1 added Input.Rendered, 1.2 the status
 // Planned, 1.3 alias_of of a tool, 1.4 Input.LocalFiles, SFTPPut.Parents and lists of requests. A
@@ -98,8 +103,8 @@ func (m Mode) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `"%04o"`, 
 
 func (m *Mode) UnmarshalJSON(b []byte) error {
 	var s string
-	base := 8
-	if json.Unmarshal(b, &s) != nil {
+	base, r := 8, codec.NewReader(b)
+	if codec.Text(r, &s); r.End() != nil {
 		s, base = string(b), 10
 	}
 	n, err := strconv.ParseUint(s, base, 32)

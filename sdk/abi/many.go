@@ -21,7 +21,7 @@ type (
 	}
 	// Answer is the status and the response that the request would have got alone.
 	Answer struct {
-		Status   Status          `json:"status"`
+		Status   int             `json:"status"` // a Status
 		Response json.RawMessage `json:"response"`
 	}
 )

@@ -208,7 +208,7 @@ func (h *Host) many(name string, request []byte) (abi.Status, []byte) {
 	r := abi.ManyResponse{}
 	for _, one := range all {
 		status, text := h.one(name, one)
-		r.Answers = append(r.Answers, abi.Answer{Status: status, Response: text})
+		r.Answers = append(r.Answers, abi.Answer{Status: int(status), Response: text})
 	}
 	b, _ := json.Marshal(r)
 	return abi.OK, b

@@ -139,8 +139,11 @@ var rooms = map[string][]string{
 
 	"packaging/dist":           {},
 	"policies":                 {},
-	"sdk":                      {"sdk/abi", "sdk/internal/imports"},
-	"sdk/abi":                  {},
+	"sdk":                      {"sdk/abi", "sdk/codec", "sdk/internal/imports"},
+	"sdk/abi":                  {"sdk/codec"},
+	"sdk/codec":                {},
+	"sdk/internal/gen":         {"sdk/abi"},
+	"sdk/internal/gen/abi":     {"sdk/internal/gen"},
 	"sdk/assemblyscript":       {},
 	"sdk/c":                    {},
 	"sdk/rust":                 {},
