@@ -190,9 +190,9 @@ func TestTheRestOfAListOfACancelledCallDoesNotBegin(t *testing.T) {
 		h.callWith(ctx, toolOf(nil), struct{}{})
 		done := int64(0)
 		for i, a := range l.answers.Answers {
-			if a.Status == statusOK {
+			if a.Status == int(statusOK) {
 				done++
-			} else if a.Status != statusFailed ||
+			} else if a.Status != int(statusFailed) ||
 				!strings.Contains(string(a.Response), "cancelled") {
 				t.Errorf("%d: %d %s", i, a.Status, a.Response)
 			}
@@ -226,7 +226,7 @@ func TestAListIsUnderWayTogether(t *testing.T) {
 	}}
 	l := h.list(paths)
 	for i, a := range l.answers.Answers {
-		if want := map[bool]uint32{true: statusUnknown, false: statusOK}[i == 5]; a.Status != want {
+		if want := map[bool]uint32{true: statusUnknown, false: statusOK}[i == 5]; a.Status != int(want) {
 			t.Errorf("%s: %d %s", paths[i], a.Status, a.Response)
 		}
 	}
