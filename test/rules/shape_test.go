@@ -19,9 +19,9 @@ const (
 	maxFile     = 400 // lines
 	maxFunction = 60  // lines of its body, with its braces
 	// The plan was 22,000 lines for this set of features: docs/rationale.md says where the rest is.
-	maxHost = 58_760
+	maxHost = 58_798
 	// maxClient bounds the programs of the client's machine.
-	maxClient = 1_600
+	maxClient = 1_587
 )
 
 // maxLines bounds sets of packages, each without the packages below it. The decision path is what
