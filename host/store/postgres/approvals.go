@@ -90,8 +90,8 @@ func (s *Store) Consume(ctx context.Context, key string) (approval.Request, erro
 func (s *Store) Requests(ctx context.Context, id, state string) ([]approval.Request, error) {
 	return rowsOf(ctx, s, statement{what: "listing approvals", sql: "SELECT " +
 		store.RequestColumns + " FROM caponier.approvals WHERE " + live + " AND ($2 = '' OR " +
-		"id = $2) AND ($3 = '' OR state = $3) ORDER BY created DESC, id LIMIT 1000", args: []any{s.now(), id, state}},
-		store.ScanRequest)
+		"id = $2) AND ($3 = '' OR state = $3) ORDER BY created DESC, id LIMIT 1000",
+		args: []any{s.now(), id, state}}, store.ScanRequest)
 }
 
 // Begin implements approval.Store.
