@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -92,9 +91,3 @@ func visible(p gate.Principal, t *gate.Tool) gate.Question {
 func (h *host) mode(ctx context.Context) gate.Mode {
 	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: h.store.freezes(h.cfg).Mode(ctx)}
 }
-
-// shadowDir has what a candidate policy would decide otherwise.
-func shadowDir(c *config.Config) string { return filepath.Join(c.Store.Dir, "shadow") }
-
-// indexDir has the console's index of the journal.
-func indexDir(c *config.Config) string { return filepath.Join(c.Store.Dir, "index") }

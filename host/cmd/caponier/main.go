@@ -74,10 +74,3 @@ func rootCommand() *cobra.Command {
 			pluginPush(g), pluginPull(g), pluginVerify(g), pluginDev(g)))
 	return root
 }
-
-// group is a command that only has subcommands.
-func group(use, short string, of ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short}
-	cmd.AddCommand(of...)
-	return cmd
-}

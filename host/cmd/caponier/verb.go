@@ -191,3 +191,10 @@ func (g *global) site(named string) (string, error) {
 	}
 	return c.Policy.Site, nil
 }
+
+// group is a command that only has subcommands.
+func group(use, short string, of ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short}
+	cmd.AddCommand(of...)
+	return cmd
+}

@@ -48,8 +48,8 @@ func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 	approval.Request, error) {
 	what := "deciding approval " + id
 	for range 16 {
-		r, err := s.request(ctx, what, "SELECT "+store.RequestColumns+" FROM caponier.approvals WHERE "+
-			live+" AND id = $2", s.now(), id)
+		r, err := s.request(ctx, what, "SELECT "+store.RequestColumns+" FROM "+
+			"caponier.approvals WHERE "+live+" AND id = $2", s.now(), id)
 		if err != nil {
 			return r, err
 		}
@@ -82,16 +82,16 @@ func (s *Store) Decide(ctx context.Context, id string, v approval.Verdict) (
 // Consume implements approval.Store: the row is changed by one transaction only.
 func (s *Store) Consume(ctx context.Context, key string) (approval.Request, error) {
 	return s.request(ctx, "using an approval", "UPDATE caponier.approvals SET state = 'used' "+
-		"WHERE "+live+" AND key = $2 AND state = 'approved' RETURNING "+store.RequestColumns, s.now(),
-		key)
+		"WHERE "+live+" AND key = $2 AND state = 'approved' RETURNING "+store.RequestColumns,
+		s.now(), key)
 }
 
 // Requests implements approval.Store. It returns at most 1000.
 func (s *Store) Requests(ctx context.Context, id, state string) ([]approval.Request, error) {
-	return rowsOf(ctx, s, statement{what: "listing approvals", sql: "SELECT " + store.RequestColumns +
-		" FROM caponier.approvals WHERE " + live + " AND ($2 = '' OR id = $2) AND ($3 = '' OR " +
-		"state = $3) ORDER BY created DESC, id LIMIT 1000", args: []any{s.now(), id, state}},
-		store.ScanRequest)
+	return rowsOf(ctx, s, statement{what: "listing approvals", sql: "SELECT " +
+		store.RequestColumns + " FROM caponier.approvals WHERE " + live + " AND ($2 = '' OR " +
+		"id = $2) AND ($3 = '' OR state = $3) ORDER BY created DESC, id LIMIT 1000",
+		args: []any{s.now(), id, state}}, store.ScanRequest)
 }
 
 // Begin implements approval.Store.
