@@ -107,23 +107,13 @@ func (x *Index) terms(ctx context.Context, q audit.Query) (all []term, possible 
 		if kind == tool && many {
 			where, arg = "substr(value, 1, length(?1)) = ?1", kind+prefix
 		}
-		rows, err := x.db.QueryContext(ctx, "SELECT id, calls FROM facet WHERE "+where, arg)
-		if err != nil {
-			return nil, false, err
-		}
 		var t term
-		for rows.Next() {
-			var id, calls int64
-			if err := rows.Scan(&id, &calls); err != nil {
-				return nil, false, errors.Join(err, rows.Close())
-			}
+		var id, calls int64
+		err := each(ctx, x.db, []any{&id, &calls}, func() {
 			t.ids, t.calls = append(t.ids, fmt.Sprint(id)), t.calls+calls
-		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		}, "SELECT id, calls FROM facet WHERE "+where, arg)
+		if err != nil || len(t.ids) == 0 {
 			return nil, false, err
-		}
-		if len(t.ids) == 0 {
-			return nil, false, nil
 		}
 		if kind != every || len(all) == 0 {
 			all = append(all, t)
@@ -169,20 +159,11 @@ func (x *Index) hits(ctx context.Context, q audit.Query, terms []term, after Mar
 		until = q.Until.UnixNano()
 	}
 	args := []any{after.Ended, after.Call, floor, mostRows}
-	rows, err := x.db.QueryContext(ctx, text+" ORDER BY t.ended DESC, t.call DESC LIMIT ?7",
+	var h Mark
+	err = each(ctx, x.db, []any{&h.Ended, &h.Call}, func() { all = append(all, h) },
+		text+" ORDER BY t.ended DESC, t.call DESC LIMIT ?7",
 		append(slices.Clone(args), since, until, n)...)
 	if err != nil {
-		return nil, next, false, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var h Mark
-		if err := rows.Scan(&h.Ended, &h.Call); err != nil {
-			return nil, next, false, err
-		}
-		all = append(all, h)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, next, false, err
 	}
 	if len(all) == n {
@@ -228,20 +209,11 @@ func (x *Index) read(ctx context.Context, call int64) (*audit.Found, []gate.Reco
 // the journal not so.
 func (x *Index) Call(ctx context.Context, name string) (f audit.Found, rs []gate.Record, ok bool,
 	err error) {
-	rows, err := x.db.QueryContext(ctx, "SELECT id FROM call WHERE name = ? ORDER BY id LIMIT 10",
-		name)
-	if err != nil {
-		return f, nil, false, err
-	}
 	var ids []int64
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return f, nil, false, errors.Join(err, rows.Close())
-		}
-		ids = append(ids, id)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+	var one int64
+	err = each(ctx, x.db, []any{&one}, func() { ids = append(ids, one) },
+		"SELECT id FROM call WHERE name = ? ORDER BY id LIMIT 10", name)
+	if err != nil {
 		return f, nil, false, err
 	}
 	for _, id := range ids {

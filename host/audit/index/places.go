@@ -3,6 +3,7 @@ package index
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 
 	"github.com/caponier-mcp/caponier/host/audit"
@@ -18,22 +19,29 @@ type asks interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// places returns where the records of a call are.
-func (x *Index) places(ctx context.Context, db asks, call int64) (all []audit.Place, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT f.name, p.at, p.size FROM place p JOIN file f ON "+
-		"f.id = p.file WHERE p.call = ? ORDER BY p.n LIMIT ?", call, mostPlaces)
+// each scans every row of a query into the same variables, and calls do with each.
+func each(ctx context.Context, db asks, into []any, do func(), query string, args ...any) error {
+	rows, err := db.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var p audit.Place
-		if err := rows.Scan(&p.File, &p.At, &p.Size); err != nil {
-			return nil, err
+		if err := rows.Scan(into...); err != nil {
+			return err
 		}
-		all = append(all, p)
+		do()
 	}
-	return all, rows.Err()
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// places returns where the records of a call are.
+func (x *Index) places(ctx context.Context, db asks, call int64) (all []audit.Place, err error) {
+	var p audit.Place
+	err = each(ctx, db, []any{&p.File, &p.At, &p.Size}, func() { all = append(all, p) },
+		"SELECT f.name, p.at, p.size FROM place p JOIN file f ON f.id = p.file WHERE p.call = ? "+
+			"ORDER BY p.n LIMIT ?", call, mostPlaces)
+	return all, err
 }
 
 // The kinds of what can be asked of a call, each with a value behind it.

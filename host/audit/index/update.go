@@ -42,20 +42,11 @@ func (x *Index) Update(ctx context.Context, told func(entries int)) error {
 func positions(ctx context.Context, db asks) (ids map[string]int64, at map[string]int64,
 	err error) {
 	ids, at = map[string]int64{}, map[string]int64{}
-	rows, err := db.QueryContext(ctx, "SELECT id, name, at FROM file")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id, n int64
-		var name string
-		if err := rows.Scan(&id, &name, &n); err != nil {
-			return nil, nil, err
-		}
-		ids[name], at[name] = id, n
-	}
-	return ids, at, rows.Err()
+	var id, n int64
+	var name string
+	err = each(ctx, db, []any{&id, &name, &n}, func() { ids[name], at[name] = id, n },
+		"SELECT id, name, at FROM file")
+	return ids, at, err
 }
 
 // maxLeft bounds calls and facets that are kept.
