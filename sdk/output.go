@@ -46,13 +46,12 @@ type encoded []byte // valid JSON that this package wrote
 
 // encode writes the output. What is structured content already, as JSON, is not encoded again.
 func (o output) encode() ([]byte, error) {
-	structured, done := o.Structured.(encoded)
-	if o.Structured != nil && !done {
-		var err error
-		if structured, err = json.Marshal(o.Structured); err != nil {
+	if _, done := o.Structured.(encoded); o.Structured != nil && !done {
+		b, err := json.Marshal(o.Structured)
+		if err != nil {
 			return nil, err
 		}
-		o.Structured = structured
+		o.Structured = encoded(b)
 	}
 	return codec.Encode(o)
 }

@@ -226,7 +226,8 @@ func TestAListIsUnderWayTogether(t *testing.T) {
 	}}
 	l := h.list(paths)
 	for i, a := range l.answers.Answers {
-		if want := map[bool]uint32{true: statusUnknown, false: statusOK}[i == 5]; a.Status != int(want) {
+		want := map[bool]uint32{true: statusUnknown, false: statusOK}[i == 5]
+		if a.Status != int(want) {
 			t.Errorf("%s: %d %s", paths[i], a.Status, a.Response)
 		}
 	}

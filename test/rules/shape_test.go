@@ -19,7 +19,7 @@ const (
 	maxFile     = 400 // lines
 	maxFunction = 60  // lines of its body, with its braces
 	// The plan was 22,000 lines for this set of features: docs/rationale.md says where the rest is.
-	maxHost = 59_290
+	maxHost = 59_285
 	// maxClient bounds the programs of the client's machine.
 	maxClient = 1_587
 )
@@ -30,7 +30,7 @@ var maxLines = map[string]int{
 	"../../host/gate":   1_674,
 	"../../host/policy": 550,
 	"../../host/policy ../../host/policy/input ../../host/policy/value " +
-		"../../host/policy/redact": 1_800,
+		"../../host/policy/redact": 1_801,
 }
 
 // sources returns the files that git tracks, or would, with this ending.
