@@ -35,7 +35,11 @@ func (v *visit) check() (err error) {
 	}
 	settled := true
 	if !v.link {
-		if settled, err = v.Settled(v.path, v.now.RealPath); err != nil {
+		settled, err = v.Settled(v.path, v.now.RealPath)
+		if v.ahead && errors.Is(err, fs.ErrNotExist) { // it is checked again once they are made
+			settled, err = true, nil
+		}
+		if err != nil {
 			return err
 		}
 	}

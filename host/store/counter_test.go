@@ -43,17 +43,22 @@ func TestACountIsOneStatementAndOnePage(t *testing.T) {
 	}
 }
 
-// The log is copied into the database beside the counts, and does not grow without end.
+// The log is copied into the database beside the counts, and does not grow without end. The copy
+// needs a processor, which a busy machine may not give it while the test counts: so there are tries.
 func TestTheLogOfCountsIsCheckpointed(t *testing.T) {
-	s := open(t, Options{Dir: t.TempDir()})
-	for range 3 * logPages {
-		if _, _, err := s.Count(bg, "k"); err != nil {
-			t.Fatal(err)
+	n := int64(0)
+	for range 5 {
+		s := open(t, Options{Dir: t.TempDir()})
+		for range 3 * logPages {
+			if _, _, err := s.Count(bg, "k"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n = pages(t, s); n <= 3*logPages/2 {
+			return
 		}
 	}
-	if n := pages(t, s); n > 3*logPages/2 {
-		t.Errorf("the log has %d pages", n)
-	}
+	t.Errorf("the log has %d pages", n)
 }
 
 // pages is how many pages the log has room for.

@@ -365,7 +365,11 @@ func (p *process) reap() {
 // upload does what tools do with files, and ends the call.
 func (p *process) upload(local string) (err error) {
 	ctx := p.t.Context()
-	call := &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent"}}
+	call := &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent"}, Tool: &gate.Tool{},
+		Targets: gate.Targets{LocalPaths: []string{"a"}}}
+	if call.Files, err = p.remote.Digests(call); err != nil {
+		return err
+	}
 	do := func(op abi.Op) (gate.Result, error) {
 		q := gate.Question{Kind: gate.KindOperation, Op: op, Node: &gate.Node{Name: "n1"},
 			Call: call, Phase: gate.PhaseLookup}
