@@ -163,7 +163,8 @@ func TestTheVerifierGoesNowhere(t *testing.T) {
 	must(t, err)
 	for line := range strings.Lines(string(calls)) {
 		_, line, _ = strings.Cut(strings.TrimSpace(line), " ")
-		name, _, _ := strings.Cut(strings.TrimSpace(line), "(")
+		line = strings.TrimSpace(line)
+		name, _, _ := strings.Cut(line, "(")
 		runtime := strings.Contains(line, `"/sys/kernel/mm/transparent_hugepage/`) ||
 			strings.Contains(line, program) || strings.Contains(line, `"/proc/`) ||
 			strings.Contains(line, `"/sys/fs/cgroup`)
