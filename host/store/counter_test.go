@@ -44,7 +44,8 @@ func TestACountIsOneStatementAndOnePage(t *testing.T) {
 }
 
 // The log is copied into the database beside the counts, and does not grow without end. The copy
-// needs a processor, which a busy machine may not give it while the test counts: so there are tries.
+// needs a processor, which a busy machine may not give it while the test counts, so there are
+// tries.
 func TestTheLogOfCountsIsCheckpointed(t *testing.T) {
 	n := int64(0)
 	for range 5 {
