@@ -169,7 +169,7 @@ mentioned_services(words) := services(words) | {unit(n) | some n in own_names(wo
 # numbers are all runs of digits in a word that could be a guest's number, also between letters, as
 # in vm102 and veth102i0.
 numbers(w) := {v |
-	some piece in regex.split("[^0-9A-Za-z]", w)
-	form := "^[A-Za-z]*([1-9][0-9]{2,8})([ip][0-9]{1,3})?$"
-	some [_, v, _] in regex.find_all_string_submatch_n(form, piece, 1)
+	pieces := regex.replace(w, "[^0-9A-Za-z]", "\n")
+	form := "(?m)^[A-Za-z]*([1-9][0-9]{2,8})([ip][0-9]{1,3})?$"
+	some [_, v, _] in regex.find_all_string_submatch_n(form, pieces, -1)
 }

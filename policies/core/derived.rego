@@ -11,6 +11,7 @@ package caponier.core.derived
 import data.caponier.core.approval
 import data.caponier.core.check
 import data.caponier.core.command
+import data.caponier.core.files
 import data.caponier.core.grammar
 import data.caponier.core.guests as guests_of
 import data.caponier.core.lint
@@ -37,6 +38,18 @@ lists(names, key) if {
 	startswith(key, "tool:")
 	trim_prefix(key, "tool:") in names
 }
+
+# The folders of the site's files and those of package files, each with a slash at its end, and the
+# forms of secret paths as one pattern.
+paths[direction] := folders(data.site.files[direction]) if some direction in ["read", "write"]
+
+paths.unreadable := folders(files.unreadable)
+
+paths.unwritable := folders(files.unwritable)
+
+paths.secret := concat("|", files.secret)
+
+folders(all) := {files.folder(p) | some p in all}
 
 # The protected services, by the name that units are compared by.
 services[unit] contains entry if {

@@ -8,6 +8,8 @@
 #   - data.site: schema.site
 package caponier.core.files
 
+import data.caponier.core.tables
+
 # A read is green, a write in the call's own stage is yellow, and every other write is red. A
 # download writes to the workspace and is yellow.
 rank := 1 if {
@@ -35,20 +37,22 @@ clean(path) if {
 	is_string(path)
 	count(path) <= 4096
 	regex.match(`^(/[^/\x00-\x1F\x7F]+)+$`, path)
-	every s in split(path, "/") { not s in {".", ".."} }
+	not regex.match(`/\.\.?(/|$)`, path)
 }
 
 clean("/")
 
 under(path, prefix) if path == prefix
 
-under(path, prefix) if startswith(path, concat("", [trim_suffix(prefix, "/"), "/"]))
+under(path, prefix) if startswith(path, folder(prefix))
+
+# folder is a path with a slash at its end: what begins with it is the folder or below it.
+folder(path) := concat("", [trim_suffix(path, "/"), "/"])
 
 readable(path) if {
 	clean(path)
-	some prefix in data.site.files.read
-	under(path, prefix)
-	not secret(path)
+	strings.any_prefix_match(folder(path), tables.of.paths.read)
+	harmless(path)
 }
 
 # commanded is true if a command may name a path. The node follows links in the path, so the path
@@ -71,40 +75,32 @@ direct(path, _) if under(path, "/sys")
 
 writable(path) if {
 	clean(path)
-	some prefix in data.site.files.write
-	under(path, prefix)
-	not secret(path)
-	every fixed in unwritable { not under(path, fixed) }
-	every s in split(path, "/") { not startswith(s, ".") }
+	strings.any_prefix_match(folder(path), tables.of.paths.write)
+	harmless(path)
+	strings.any_prefix_match(folder(path), tables.of.paths.unwritable) == false
+	contains(path, "/.") == false
 }
 
-# Paths of keys, passwords, and live kernel or process state. They are refused even if the site
-# lists them.
-secret(path) if {
-	some hidden in unreadable
-	under(path, hidden)
+# harmless is true if a path is none of keys, passwords, and live kernel or process state. Those are
+# refused even if the site lists them.
+harmless(path) if {
+	strings.any_prefix_match(folder(path), tables.of.paths.unreadable) == false
+	regex.match(tables.of.paths.secret, path) == false
 }
 
-secret(path) if {
-	some s in split(path, "/")
-	s in secret_names
-}
+# The forms of paths that hold keys and passwords.
+secret := [
+	concat("", ["/(", concat("|", secret_names), ")(/|$)"]),
+	`/\.?(g?shadow|opasswd|master\.passwd)`,
+	`\.(key|keyring|pem|p12|pfx)$`,
+	`/(id_[a-z0-9]+|ssh_host_[a-z0-9_]+_key|\.env|\.netrc|\.pgpass)$`,
+	`_history$`,
+]
 
-secret(path) if {
-	some s in split(path, "/")
-	regex.match(`^\.?(g?shadow|opasswd|master\.passwd).*$`, s)
-}
-
-secret(path) if regex.match(`\.(key|keyring|pem|p12|pfx)$`, path)
-
-secret(path) if regex.match(`/(id_[a-z0-9]+|ssh_host_[a-z0-9_]+_key|\.env|\.netrc|\.pgpass)$`, path)
-
-secret(path) if endswith(path, "_history")
-
-secret_names := {
-	".ssh", ".gnupg", ".aws", ".kube", ".docker", "authkey", "authkey.key", "priv", "private",
-	"wireguard", "secrets",
-}
+secret_names := [
+	`\.ssh`, `\.gnupg`, `\.aws`, `\.kube`, `\.docker`, `authkey`, `authkey\.key`, `priv`, `private`,
+	`wireguard`, `secrets`,
+]
 
 unreadable := [
 	"/root/.ssh", "/etc/pve/priv", "/proc", "/dev", "/var/lib/pve-cluster", "/etc/sudoers",

@@ -351,7 +351,7 @@ problems contains problem if {
 problems contains problem if {
 	some direction in {"read", "write"}
 	some p in data.site.files[direction]
-	files.secret(p)
+	not files.harmless(p)
 	problem := sprintf(
 		concat("", [
 			"files/%s: %q can never be reached: keys, passwords and kernel state stay ",

@@ -16,6 +16,7 @@ of := data.derived if {
 	"required": derived.required, "granting": derived.granting, "services": derived.services,
 	"obligations": derived.obligations, "whole": derived.whole, "guests": derived.guests,
 	"narrowed": derived.narrowed, "timed": derived.timed,
+	"paths": derived.paths,
 }
 
 programs := data.derived.programs if {

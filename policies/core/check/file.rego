@@ -108,7 +108,8 @@ local_ok if {
 	below(input.file.local, input.parent.targets.local_paths)
 }
 
-plain(local) if every s in split(local, "/") { not s in {"", ".", ".."} }
+# plain is true if no part of a local path is empty, "." or "..".
+plain(local) if regex.match(`(^|/)\.{0,2}(/|$)`, local) == false
 
 facts_ok if {
 	input.phase == "lookup"
