@@ -172,20 +172,26 @@ func BenchmarkTransfer(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer client.Close()
-	var put, get, scpPut, scpGet, libPut, libGet time.Duration
+	var put, get, scpPut, scpGet, libPut, libGet, syncPut, syncGet time.Duration
 	b.ResetTimer()
 	for range b.N {
 		put += ours(
 			abi.SFTPPut{OnNode: on("n1"), Local: "up", Path: node + "/up", Overwrite: true},
 		)
-		libPut += library(b, func() (io.ReadCloser, error) { return os.Open(ws + "/up") },
-			func() (io.WriteCloser, error) { return client.Create(node + "/up3") })
+		for durably, took := range map[bool]*time.Duration{false: &libPut, true: &syncPut} {
+			*took += library(b, durably,
+				func() (io.ReadCloser, error) { return os.Open(ws + "/up") },
+				func() (io.WriteCloser, error) { return client.Create(node + "/up3") })
+		}
 		scpPut += theirs(ws+"/up", at+node+"/up2") - connect
 		get += ours(
 			abi.SFTPGet{OnNode: on("n1"), Path: node + "/down", Local: "down", Overwrite: true},
 		)
-		libGet += library(b, func() (io.ReadCloser, error) { return client.Open(node + "/down") },
-			func() (io.WriteCloser, error) { return os.Create(ws + "/down3") })
+		for durably, took := range map[bool]*time.Duration{false: &libGet, true: &syncGet} {
+			*took += library(b, durably,
+				func() (io.ReadCloser, error) { return client.Open(node + "/down") },
+				func() (io.WriteCloser, error) { return os.Create(ws + "/down3") })
+		}
 		scpGet += theirs(at+node+"/down", ws+"/down2") - connect
 	}
 	mb := func(d time.Duration) float64 { return float64(b.N) * size / 1e6 / d.Seconds() }
@@ -197,10 +203,12 @@ func BenchmarkTransfer(b *testing.B) {
 	b.ReportMetric(float64(scpGet)/float64(get), "ratio-get")
 	b.ReportMetric(float64(libPut)/float64(put), "ratio-put-pkg-sftp")
 	b.ReportMetric(float64(libGet)/float64(get), "ratio-get-pkg-sftp")
+	b.ReportMetric(float64(syncPut)/float64(put), "ratio-put-pkg-sftp-synced")
+	b.ReportMetric(float64(syncGet)/float64(get), "ratio-get-pkg-sftp-synced")
 }
 
 // library copies as a program would that uses pkg/sftp: its files do it concurrently.
-func library(b *testing.B, from func() (io.ReadCloser, error),
+func library(b *testing.B, durably bool, from func() (io.ReadCloser, error),
 	to func() (io.WriteCloser, error)) time.Duration {
 	b.Helper()
 	began := time.Now()
@@ -213,7 +221,11 @@ func library(b *testing.B, from func() (io.ReadCloser, error),
 		b.Fatal(err)
 	}
 	_, err = io.Copy(out, in)
-	if err := errors.Join(err, out.Close(), in.Close()); err != nil {
+	var durable error
+	if f, ok := out.(interface{ Sync() error }); ok && durably {
+		durable = f.Sync()
+	}
+	if err := errors.Join(err, durable, out.Close(), in.Close()); err != nil {
 		b.Fatal(err)
 	}
 	return time.Since(began)

@@ -137,6 +137,9 @@ func (c *call) kill(why error) {
 // looked at at each tick, between which it cannot grow by more than some MiB.
 const maxStack = 4 << 20
 
+// maxKept is how large a stack an instance that waits may keep.
+const maxKept = 64 << 10
+
 var errStack = errors.New("stack overflow")
 
 // stackOf finds the stack of an exported function. wazero has no API for it, so this looks for the

@@ -39,6 +39,7 @@ type savedGlobal struct {
 type instance struct {
 	mod     api.Module
 	memory  *memory
+	call    api.Function // with its stack, which the next call finds as large as it became
 	ticks   api.MutableGlobal
 	globals []api.MutableGlobal // in the template's order
 	of      string              // the principal of its last call; empty before the first
@@ -104,6 +105,7 @@ func (t *template) instantiate(ctx context.Context) (in *instance, err error) {
 			return nil, errors.New("making an instance: its memory could not be restored")
 		}
 	}
+	in.call = in.mod.ExportedFunction("caponier_v1_call")
 	in.ticks = in.mod.ExportedGlobal(meter.ExportTicks).(api.MutableGlobal)
 	for _, g := range t.globals {
 		in.globals = append(in.globals, in.mod.ExportedGlobal(g.name).(api.MutableGlobal))
@@ -126,6 +128,9 @@ func (in *instance) restore(t *template) {
 func (in *instance) reset(t *template) bool {
 	if uint64(in.mod.Memory().Size()) != t.image.size || !in.memory.restore() {
 		return false
+	}
+	if stack := stackOf(in.call); stack == nil || len(*stack) > maxKept {
+		in.call = in.mod.ExportedFunction("caponier_v1_call")
 	}
 	in.memory.refused = false // or a trap of the next call would be reported as this call's
 	in.restore(t)

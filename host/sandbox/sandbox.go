@@ -221,7 +221,7 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 		p.spawn(func() { p.giveBack(in, well); leave() })
 	}()
 	c := &call{door: r, of: r.Call, log: p.log, env: &s.env, input: input, max: s.o.MaxOutput}
-	code, err := in.run(ctx, c, in.mod.ExportedFunction("caponier_v1_call"))
+	code, err := in.run(ctx, c, in.call)
 	output := c.output.bytes()
 	if err == nil && (code > 2 || !json.Valid(output)) {
 		err = broken(codeProtocol, "the plugin returned %d with %d bytes that should be JSON%s",

@@ -232,7 +232,11 @@ func (p *place) start(t testing.TB, kind, way string, words ...string) *subject 
 		must(t, err)
 		s.metrics = l.Addr().String()
 		must(t, l.Close())
-		args = []string{filepath.Join(p.root, "build/caponier"), "--config",
+		bin := os.Getenv("BIN")
+		if bin == "" {
+			bin = filepath.Join(p.root, "build/caponier")
+		}
+		args = []string{bin, "--config",
 			filepath.Join(p.dir, "config.toml"), "serve"}
 		env = []string{"CAPONIER_FRONT_METRICS=" + s.metrics,
 			"CAPONIER_SANDBOX_CACHE_DIR=" + filepath.Join(p.root, "build/cache")}

@@ -23,6 +23,22 @@ type Envelope struct {
 	ID      json.RawMessage // as it was written; nil for none
 	Method  string          // "" for a response
 	Version string          // the protocol version in _meta, "" for none
+
+	params json.RawMessage // as they were written; nil for none
+	id     any             // a string or a float64, as encoding/json decodes them
+	tag    string          // the version of JSON-RPC
+}
+
+// Message returns the request that the envelope is of. A response is read by the SDK, of data.
+func (e Envelope) Message(data []byte) (jsonrpc.Message, error) {
+	if e.Method == "" {
+		return jsonrpc.DecodeMessage(data)
+	}
+	if e.tag != "2.0" {
+		return nil, fmt.Errorf("jsonrpc is %q, want \"2.0\"", e.tag)
+	}
+	id, err := jsonrpc.MakeID(e.id)
+	return &jsonrpc.Request{ID: id, Method: e.Method, Params: e.params}, err
 }
 
 // ReadEnvelope checks a message before the SDK sees it, so that every reader of the same bytes (a
@@ -46,7 +62,7 @@ func ReadEnvelope(data []byte) (e Envelope, err error) {
 	case data[0] != '{':
 		return fail(jsonrpc.CodeParseError, "the message is not a JSON object")
 	}
-	w := walker{Decoder: json.NewDecoder(bytes.NewReader(data)), e: &e}
+	w := walker{Decoder: json.NewDecoder(bytes.NewReader(data)), data: data, e: &e}
 	w.UseNumber()
 	err = w.value("", 0)
 	if clash := (*clashError)(nil); errors.As(err, &clash) {
@@ -74,6 +90,7 @@ func clash(format string, args ...any) error { return &clashError{fmt.Sprintf(fo
 // walker reads a message's tokens and notes what its envelope needs.
 type walker struct {
 	*json.Decoder
+	data   []byte
 	e      *Envelope
 	values int
 	inArgs error // the first clash inside params.arguments
@@ -82,6 +99,8 @@ type walker struct {
 // Paths join keys by NUL, which no key may have.
 const (
 	idPath      = "\x00id"
+	tagPath     = "\x00jsonrpc"
+	paramsPath  = "\x00params"
 	methodPath  = "\x00method"
 	argsPath    = "\x00params\x00arguments"
 	versionPath = "\x00params\x00_meta\x00io.modelcontextprotocol/protocolVersion"
@@ -167,8 +186,12 @@ func (w *walker) object(at string, depth int) error {
 		} else if underArgs(at) {
 			inside = argsPath + "\x00-"
 		}
+		begin := w.InputOffset()
 		if err := w.value(inside, depth+1); err != nil {
 			return err
+		}
+		if inside == paramsPath {
+			w.e.params = bytes.TrimLeft(w.data[begin:w.InputOffset()], ": \t\r\n")
 		}
 	}
 	return nil
@@ -184,7 +207,7 @@ func (w *walker) note(at string, tok json.Token) error {
 				return clash("id is longer than 256 bytes")
 			}
 			quoted, err := json.Marshal(id)
-			w.e.ID = quoted
+			w.e.ID, w.e.id = quoted, id
 			return err
 		case json.Number:
 			n, err := strconv.ParseInt(string(id), 10, 64)
@@ -192,7 +215,7 @@ func (w *walker) note(at string, tok json.Token) error {
 				return clash("id is a number that not every reader reads the same: use a string " +
 					"or an integer within ±9007199254740991")
 			}
-			w.e.ID = json.RawMessage(id)
+			w.e.ID, w.e.id = json.RawMessage(id), float64(n)
 			return nil
 		}
 		return clash("id is neither a string nor an integer")
@@ -203,6 +226,8 @@ func (w *walker) note(at string, tok json.Token) error {
 		}
 	case versionPath:
 		w.e.Version, _ = tok.(string)
+	case tagPath:
+		w.e.tag, _ = tok.(string)
 	}
 	return nil
 }

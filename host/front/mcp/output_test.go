@@ -9,6 +9,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -232,7 +233,10 @@ func TestARefusalSaysWhatHelps(t *testing.T) {
 func FuzzEnvelope(f *testing.F) {
 	for _, s := range []string{initialize,
 		`{"method":"tools/call","params":{"arguments":{"vmid":103.0,"vmid":2}}}`, `{"a":1,"A":2}`,
-		`[]`, `{"id":null}`, "{\"\xff\":1}", `{"id":9007199254740993}`} {
+		`[]`, `{"id":null}`, "{\"\xff\":1}", `{"id":9007199254740993}`,
+		`{"jsonrpc":"2.0","id":"a","method":"m","params": {"a" : [1]} }`,
+		`{"jsonrpc":"2.0","id":-7,"method":"m","params":null}`,
+		`{"jsonrpc":"1.0","id":1,"method":"m"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -264,5 +268,26 @@ func FuzzEnvelope(f *testing.F) {
 			!bytes.Equal(bytes.TrimSpace(exact["id"]), bytes.TrimSpace(loose.ID)) {
 			t.Errorf("readers differ: %q %q %q", method, loose.Method, env.Method)
 		}
+		sameAsTheSDKReads(t, env, data)
 	})
+}
+
+// sameAsTheSDKReads compares the message of an envelope with the SDK's own. The SDK reads no message
+// that is nested more than 1,000 deep.
+func sameAsTheSDKReads(t *testing.T, env Envelope, data []byte) {
+	got, err := env.Message(data)
+	want, wantErr := jsonrpc.DecodeMessage(data)
+	if (err == nil) != (wantErr == nil) && bytes.Count(data, []byte("{"))+bytes.Count(data,
+		[]byte("[")) < 1_000 {
+		t.Fatalf("%q: read with %v, by the SDK with %v", data, err, wantErr)
+	}
+	one, isRequest := got.(*jsonrpc.Request)
+	two, wantRequest := want.(*jsonrpc.Request)
+	if err != nil || wantErr != nil || !isRequest && !wantRequest {
+		return
+	}
+	if isRequest != wantRequest || one.ID != two.ID || one.Method != two.Method ||
+		!bytes.Equal(one.Params, two.Params) {
+		t.Errorf("%q: read as %+v, by the SDK as %+v", data, one, two)
+	}
 }
