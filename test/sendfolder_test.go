@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,6 +73,19 @@ func TestAnUploadedDirectoryIsTheOneThatWasApproved(t *testing.T) {
 			}
 		})
 	}
+	t.Run("as many files as a call may upload", func(t *testing.T) {
+		for i := range 1_000 {
+			file(fmt.Sprintf("many/%d/access-%04d.log", i%10, i), "one\n")
+		}
+		b := s.begin(t, tool, `{"local_dir":"many","host_dir":"/opt/many"}`)
+		shown, err := s.command("approvals", "show", "--as", "ann", b.id).CombinedOutput()
+		if n := strings.Count(string(shown), "/access-"); err != nil || n != 1_000 {
+			t.Errorf("the approver sees %d names: %v\n%.2000s", n, err, shown)
+		}
+		if r := b.approved(t); r.Outcome != "succeeded" || !strings.Contains(r.all, "1000 files") {
+			t.Errorf("%s: %.2000s", r.Outcome, r.all)
+		}
+	})
 	before := len(s.lab.Effects())
 	for what, args := range map[string]string{
 		"beside the site's folders": `{"local_dir":"a","host_dir":"/etc/a"}`,

@@ -68,6 +68,9 @@ type Command struct {
 	Calls    []string `json:"calls"` // each argv, quoted so that the end of each word shows
 }
 
+// maxPlan is how many bytes of JSON the plan of a request may have.
+const maxPlan = 1 << 20
+
 // newDetail shows what policy has masked, and nothing of the call itself that could hold a value
 // which the site redacts.
 func newDetail(c *gate.Call, d gate.Decision, key string, most int) (json.RawMessage, error) {
@@ -124,9 +127,10 @@ func newDetail(c *gate.Call, d gate.Decision, key string, most int) (json.RawMes
 	if err != nil {
 		return nil, fmt.Errorf("showing the call: %w", err)
 	}
-	if len(data) > most {
-		return nil, fmt.Errorf("it is too long for a person to judge: %d bytes, the limit is %d",
-			len(data), most)
+	// a person reads the plan as text, which says each step, and not as JSON
+	if n := len(data) - len(out.Plan); n > most || len(out.Plan) > maxPlan {
+		return nil, fmt.Errorf("it is too long for a person to judge: %d bytes and a plan of %d, "+
+			"the limits are %d and %d: do it in several calls", n, len(out.Plan), most, maxPlan)
 	}
 	return data, nil
 }

@@ -28,7 +28,8 @@ type Options struct {
 	Expires time.Duration `koanf:"expires"`
 	// requests of one principal that may wait at a time: 5
 	PerPrincipal int `koanf:"-"`
-	// bytes of a request, 64 KiB; a longer one would not be read, so it is refused
+	// bytes of a request without its plan as JSON, 64 KiB; a person would not read a longer one, so
+	// it is refused
 	MaxDetail int `koanf:"-"`
 	// the names that may approve; none is the account that runs `caponier approvals`, and no page
 	Approvers []string `koanf:"approvers"`

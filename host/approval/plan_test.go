@@ -110,3 +110,45 @@ func TestAnApprovedPlanCannotBeReplayed(t *testing.T) {
 		}
 	}
 }
+
+// long is a plan that says more to programs, and to people.
+type long struct {
+	sheet
+	json, text int // bytes
+}
+
+func (p long) Text() string { return strings.Repeat("x", p.text) }
+
+func (p long) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, `{"digest":%q,"steps":%q}`, p.Digest(), strings.Repeat("x", p.json)), nil
+}
+
+// The plan of an upload of 1,000 files has 700 KB of JSON, and a text that a person can read.
+func TestALongPlanIsAskedAboutIfItsTextIsShort(t *testing.T) {
+	for name, c := range map[string]struct {
+		plan long
+		want string // "" asks a person
+	}{
+		"much JSON":          {long{"sha256:1", 700_000, 40_000}, ""},
+		"too much JSON":      {long{"sha256:2", 1 << 20, 10}, "and a plan of 1048"},
+		"too much to read":   {long{"sha256:3", 10, 64 << 10}, "too long for a person to judge: 66"},
+		"too much with args": {long{"sha256:4", 10, 40_000}, "too long for a person to judge: 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, a := newWorld(t), call()
+			a.Plan = c.plan
+			if name == "too much with args" {
+				a.Args.Value["command"] = strings.Repeat("x", 30_000)
+			}
+			if c.want == "" {
+				w.approve(w.waits(a))
+				return
+			}
+			_, err := w.a.Confirm(t.Context(), a, seen(a, red), quiet)
+			no := refusedFor(t, err, "approval.detail")
+			if msg := no.Denied[0].Msg; !strings.Contains(msg, c.want) {
+				t.Error(msg)
+			}
+		})
+	}
+}

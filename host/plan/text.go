@@ -14,13 +14,12 @@ import (
 
 const (
 	maxLine  = 300 // characters of a step for people
-	maxSteps = 40  // steps that a text lists, or uploads that it lists as one
 	maxAlone = 5   // uploads in a row that are each a line
-	maxNames = 100 // files of uploads that a text lists as one
 )
 
 // Text is the plan for people: one line for each step, then what it touches, and what undoes it or
-// why nothing can. It contains no control characters, and no text that imitates the host's own.
+// why nothing can. Uploads of one directory are one step with the name of each file. It contains no
+// control characters, and no text that imitates the host's own.
 func (p *plan) Text() string {
 	var b strings.Builder
 	state := "all that it does above green"
@@ -28,12 +27,8 @@ func (p *plan) Text() string {
 		state = "NOT COMPLETE: " + plaintext.Short(plaintext.Show(p.Ends), maxLine)
 	}
 	fmt.Fprintf(&b, "Plan of %s by %s, %s, %s\n", p.Tool, p.Principal, count(len(p.Steps)), state)
-	for i, shown := 0, 0; i < len(p.Steps); i, shown = i+1, shown+1 {
+	for i := 0; i < len(p.Steps); i++ {
 		s := p.Steps[i]
-		if shown == maxSteps {
-			fmt.Fprintf(&b, "… and %d more steps\n", len(p.Steps)-i)
-			break
-		}
 		if n := p.uploads(i); n > maxAlone {
 			p.writeUploads(&b, i, n)
 			i += n - 1
@@ -108,11 +103,8 @@ func (p *plan) writeUploads(b *strings.Builder, i, n int) {
 	}
 	fmt.Fprintf(b, "%3d–%d. %-6s %s on %s\n", i+1, i+n, first.Tier,
 		plaintext.Short(plaintext.Show(what), maxLine), first.Node)
-	for _, name := range names[:min(n, maxNames)] {
+	for _, name := range names {
 		fmt.Fprintf(b, "     %s\n", name)
-	}
-	if n > maxNames {
-		fmt.Fprintf(b, "     … and %d more files; the plan as JSON lists them\n", n-maxNames)
 	}
 	fmt.Fprintf(b, "     undo:  %s\n", undoOf(first))
 }
