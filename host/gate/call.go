@@ -2,10 +2,8 @@ package gate
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -30,8 +28,8 @@ type Request struct {
 }
 
 // decode makes a request the one value that is decided, journaled and executed.
-func (o *Options) decode(ctx context.Context, req Request, c *Call) error {
-	end, err := o.turn(ctx, c)
+func (o *Options) decode(ctx context.Context, st *state, req Request, c *Call) error {
+	end, err := o.turn(ctx, st, c)
 	if err != nil {
 		return err
 	}
@@ -51,7 +49,7 @@ func (o *Options) decode(ctx context.Context, req Request, c *Call) error {
 	if err := c.Tool.Validate(args); err != nil {
 		return err
 	}
-	if c.Args, err = newArgs(args, c.Tool.Confirm); err != nil {
+	if c.Args, err = NewArgs(args, c.Tool.Confirm); err != nil {
 		return err
 	}
 	if on, _ := args[c.Tool.Confirm].(bool); on {
@@ -71,11 +69,11 @@ func (o *Options) decode(ctx context.Context, req Request, c *Call) error {
 			return err
 		}
 	}
-	return c.setNodes()
+	return setNodes(c)
 }
 
 // setNodes adds the default node to a call that names none and needs one, and finds the clusters.
-func (c *Call) setNodes() error {
+func setNodes(c *Call) error {
 	onNode := func(name string) bool { op, _ := abi.Lookup(name); return op.OnNode }
 	var names []string
 	for _, n := range c.Nodes {
@@ -85,7 +83,7 @@ func (c *Call) setNodes() error {
 		}
 	}
 	for _, name := range c.Targets.Nodes {
-		n := c.node(name)
+		n := c.Node(name)
 		if n == nil {
 			return fmt.Errorf("node %q is not in the inventory, which has %s", name,
 				strings.Join(names, ", "))
@@ -95,29 +93,4 @@ func (c *Call) setNodes() error {
 	slices.Sort(c.Clusters)
 	c.Clusters = slices.Compact(c.Clusters)
 	return nil
-}
-
-const maxScalar = 256 // bytes
-
-func newArgs(args map[string]any, confirm string) (a Args, err error) {
-	a = Args{Value: args, Scalars: map[string]any{}}
-	if a.JSON, err = abi.Encode(args); err != nil {
-		return a, err
-	}
-	for k, v := range args {
-		_, flag := v.(bool)
-		_, number := v.(int64)
-		text, isText := v.(string)
-		if flag || number || isText && len(text) <= maxScalar {
-			a.Scalars[k] = v
-		} else {
-			a.Omitted = append(a.Omitted, k)
-		}
-	}
-	bound := maps.Clone(args)
-	delete(bound, confirm)
-	slices.Sort(a.Omitted)
-	digested, err := abi.Encode(bound)
-	a.Digest = fmt.Sprintf("sha256:%x", sha256.Sum256(digested))
-	return a, err
 }

@@ -17,6 +17,32 @@ import (
 	"time"
 )
 
+// Options are the parts of a [Door]. New panics without those that it needs.
+type Options struct {
+	Nodes     []Node
+	Decider   Decider
+	Journal   Journal
+	Ledger    Ledger
+	Confirmer Confirmer // nil: a call that needs a confirmation is refused
+	Planner   Planner   // nil: no call is planned, and approvals bind arguments alone
+	Lowerer   Lowerer
+	Throttle  Throttle
+	Turns     Turns                      // nil: nobody waits for a turn
+	Executors map[string]Executor        // by import; an import without one is refused
+	ends      []Executor                 // of Executors, each once
+	Mode      func(context.Context) Mode // read at each decision, under the context of Look
+	// Look, if set, readies the context of a decision, also from a database, before its turn.
+	Look func(context.Context, Question) context.Context
+	// Files returns the SHA-256 of a call's local files: an approval binds their bytes. Nil: none.
+	Files func(*Call) (map[string]string, error)
+	// Guests asks a cluster for facts that a decision lacks; missing ones refuse. Nil: it has none.
+	Guests func(context.Context, Question, Decision) map[string]Guest
+	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
+	HiddenReason func(*Tool) string
+	Now          func() time.Time // nil: time.Now
+	MaxArgs      int              // bytes of a call's arguments; 0: 1 MiB
+}
+
 // Door decides calls and operations, and is the only way to the parts that act. Its parts cannot be
 // changed. It is safe for concurrent use.
 type Door struct {
@@ -46,57 +72,59 @@ func New(o Options, runner Runner) *Door {
 // Call takes a request through the door: decode, decide, wait for a person where policy asks for
 // one and decide again, run. It always returns an Answer.
 func (d *Door) Call(ctx context.Context, req Request) Answer {
-	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Trace: req.Trace, sums: new(sums),
+	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Trace: req.Trace,
 		Principal: req.Principal, Tool: req.Tool, Nodes: d.o.Nodes, User: req.User,
-		Confirmation: Confirmation{State: "none"}, Planning: req.Plan, current: req.Current}
+		Confirmation: Confirmation{State: "none"}, Planning: req.Plan}
+	st := &state{current: req.Current}
 	var a Answer
 	wait, unrecorded := d.o.Throttle.Wait(req.Principal.ID, d.o.Now())
 	if wait > 0 { // its calls came to nothing too often: nothing is decided
 		dec := deny("refusals", fmt.Sprintf("too many calls of this principal came to nothing "+
 			"within a minute; it may call again in %d s", int(wait/time.Second)+1))
 		a = Answer{CallID: c.ID, Outcome: Refusal,
-			Err: refused(d.refuse(ctx, c, dec, unrecorded, unrecorded > 0), dec)}
-	} else if a = d.call(ctx, req, c); a.Outcome == Refusal || a.Outcome == Waits {
-		d.o.Throttle.Note(req.Principal.ID, d.o.Now(), time.Duration(c.sums.spent.Load()))
+			Err: refused(d.refuse(ctx, st, c, dec, unrecorded, unrecorded > 0), dec)}
+	} else if a = d.call(ctx, st, req, c); a.Outcome == Refusal || a.Outcome == Waits {
+		d.o.Throttle.Note(req.Principal.ID, d.o.Now(), time.Duration(st.spent.Load()))
 	}
-	a.JournalFailed = c.sums.unwritten.Load()
+	a.JournalFailed = st.unwritten.Load()
 	return a
 }
 
 // refuse makes the record of a refusal that pass did not, for others too, and journals it if kept.
-func (d *Door) refuse(ctx context.Context, c *Call, dec Decision, others int, keep bool) Record {
+func (d *Door) refuse(ctx context.Context, st *state, c *Call, dec Decision, others int,
+	keep bool) Record {
 	now := d.o.Now()
-	rec := record(Question{ID: newID(now), Time: now, Kind: KindCall, Call: c}, dec)
+	rec := NewRecord(Question{ID: newID(now), Time: now, Kind: KindCall, Call: c}, dec)
 	rec.Refused = others
 	if keep && d.o.Journal.Intent(ctx, rec, false) != nil {
-		c.sums.unwritten.Store(true)
+		st.unwritten.Store(true)
 	}
 	return rec
 }
 
-func (d *Door) call(ctx context.Context, req Request, c *Call) Answer {
-	err := d.o.decode(ctx, req, c)
+func (d *Door) call(ctx context.Context, st *state, req Request, c *Call) Answer {
+	err := d.o.decode(ctx, st, req, c)
 	a := Answer{CallID: c.ID, Outcome: Refusal}
 	if req.Plan && d.o.Planner == nil {
 		err = errors.New("this host makes no plans")
 	}
 	if err != nil {
 		a.Err = &InvalidArguments{Tool: req.Tool.Name, Err: err}
-		d.refuse(ctx, c, deny("arguments", err.Error()), 0, true)
+		d.refuse(ctx, st, c, deny("arguments", err.Error()), 0, true)
 		return a
 	}
-	r := &Running{Call: c, Round: max(req.Round, 1), o: &d.o, progress: req.Progress, log: req.Log}
+	r := &Running{Call: c, Round: max(req.Round, 1), o: &d.o, st: st, progress: req.Progress, log: req.Log}
 	d.passCall(ctx, r, &a)
 	var refused *Refused
 	asks := errors.As(a.Err, &refused) && refused.NeedsApproval && d.o.Confirmer != nil
-	if first := errors.Is(a.Err, errPlanFirst) && d.o.Planner != nil; !asks && !first {
+	if first := errors.Is(a.Err, ErrPlanFirst) && d.o.Planner != nil; !asks && !first {
 		return a
 	}
 	if d.o.Planner != nil {
 		dry, p := *c, Answer{Outcome: Refusal}
 		dry.ID, dry.Planning = newID(d.o.Now()), true
 		p.CallID = dry.ID
-		plan := &Running{Call: &dry, Round: r.Round, o: &d.o, progress: r.progress, log: r.log}
+		plan := &Running{Call: &dry, Round: r.Round, o: &d.o, st: st, progress: r.progress, log: r.log}
 		if d.passCall(ctx, plan, &p); p.Plan == nil || p.Err != nil {
 			return p // refused, waits for an answer, or nothing above green is left to do
 		}
@@ -114,7 +142,7 @@ func (d *Door) call(ctx context.Context, req Request, c *Call) Answer {
 		a.Outcome = Waits
 	}
 	if no := (*Refused)(nil); errors.As(err, &no) { // a denial, or nobody could be asked
-		no.DecisionID = d.refuse(ctx, c, Decision{Tier: refused.Decision.Tier, Failed: no.Failed,
+		no.DecisionID = d.refuse(ctx, st, c, Decision{Tier: refused.Decision.Tier, Failed: no.Failed,
 			Denied: no.Denied, Revision: refused.Decision.Revision}, 0, true).ID
 	}
 	return a
@@ -130,7 +158,7 @@ func (d *Door) passPlan(ctx context.Context, r *Running, a *Answer) {
 	}
 	a.Plan = c.Plan
 	q := Question{Kind: KindPlan, Call: &c, Steps: r.steps}
-	if _, a.Err = pass(ctx, &d.o, q, keep); a.Err != nil {
+	if _, a.Err = pass(ctx, &d.o, r.st, q, keep); a.Err != nil {
 		a.Outcome = Refusal
 	}
 }
@@ -139,7 +167,7 @@ func (d *Door) passPlan(ctx context.Context, r *Running, a *Answer) {
 func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 	run := func(ctx context.Context, _ Question, dec Decision, rec *Record) (Output, error) {
 		if dec.Obligations.Plan && r.Call.Plan == nil && !r.Call.Planning {
-			return Output{}, errPlanFirst
+			return Output{}, ErrPlanFirst
 		}
 		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, Unknown
 		if err := d.runner.Ready(ctx, r.Call.Tool, r.tell); err != nil {
@@ -153,7 +181,7 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 			int64(len(out.JSON)), r.refusals, &notes, out.Hits
 		return out, err
 	}
-	_, a.Err = pass(ctx, &d.o, Question{Kind: KindCall, Call: r.Call}, run)
+	_, a.Err = pass(ctx, &d.o, r.st, Question{Kind: KindCall, Call: r.Call}, run)
 	if a.Outcome == Planned {
 		d.passPlan(ctx, r, a)
 	}
@@ -184,7 +212,7 @@ func (d *Door) run(ctx context.Context, r *Running, dec Decision) (Output, error
 // or guest that on names. It is decided but not journaled, since a list has no effect.
 func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
 	q := Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t,
-		Targets: on, Nodes: d.o.Nodes, sums: new(sums)}}
-	dec, _ := d.o.decide(ctx, &q)
+		Targets: on, Nodes: d.o.Nodes}}
+	dec, _ := d.o.decide(ctx, new(state), &q)
 	return dec.Allow
 }

@@ -16,7 +16,8 @@ var (
 	ErrOperation = errors.New("operation failed")  // *OpError
 	ErrBudget    = errors.New("budget exceeded")   // *BudgetError
 	ErrPlugin    = errors.New("plugin failed")     // *PluginError
-	errPlanFirst = errors.New("this host cannot plan the call, which policy wants planned first")
+	// ErrPlanFirst is a call that policy wants planned first, on a host that cannot.
+	ErrPlanFirst = errors.New("this host cannot plan the call, which policy wants planned first")
 	// ErrPending is an ask that waits for its answer.
 	ErrPending = errors.New("pending: return from the call; it starts again with the answer")
 )
@@ -115,14 +116,8 @@ type PluginError struct{ Code, Message string }
 func (e *PluginError) Is(target error) bool { return target == ErrPlugin }
 func (e *PluginError) Error() string        { return e.Code + ": " + e.Message }
 
-// refused returns the error for a decision that was recorded as this.
-func refused(rec Record, dec Decision) *Refused {
-	return &Refused{DecisionID: rec.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase,
-		Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
-}
-
-// ended returns the outcome and the code of what ended with this error, for the journal.
-func ended(err error) (Outcome, string) {
+// Ended returns the outcome and the code of what ended with this error, for the journal.
+func Ended(err error) (Outcome, string) {
 	var op *OpError
 	var plugin *PluginError
 	switch {
@@ -138,7 +133,7 @@ func ended(err error) (Outcome, string) {
 		return Failed, "budget"
 	case errors.Is(err, ErrPending):
 		return Waits, "pending"
-	case errors.Is(err, errPlanFirst):
+	case errors.Is(err, ErrPlanFirst):
 		return Waits, ""
 	case errors.Is(err, context.Canceled):
 		return Failed, "cancelled"

@@ -1,11 +1,12 @@
 package gate
 
 import (
-	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
+	"maps"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -70,7 +71,7 @@ type Needs struct {
 }
 
 // Call is one tool call. Its fields do not change after its first decision, except Confirmation,
-// Decided, Stages, Blobs and Plan, which only this package sets.
+// Decided, Stages, Blobs and Plan, which only package gate sets.
 type Call struct {
 	ID, Trace    string
 	Source       string // stdio | http | cli | host
@@ -89,17 +90,10 @@ type Call struct {
 	Blobs        []string // that the host made for this call
 	Planning     bool     // operations above green are recorded, not executed
 	Plan         Plan     // that operations above green are held to; nil: none
-	current      func(context.Context) error
-	sums         *sums // shared by the call and its dry run
 }
 
-// sums add up over all questions of a call.
-type sums struct {
-	spent     atomic.Int64 // nanoseconds for which the host computed
-	unwritten atomic.Bool  // an outcome could not be journaled
-}
-
-func (c *Call) node(name string) *Node {
+// Node returns the entry of the inventory with this name, or nil.
+func (c *Call) Node(name string) *Node {
 	if i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == name }); i >= 0 {
 		return &c.Nodes[i]
 	}
@@ -261,4 +255,30 @@ type Decision struct {
 	Input         json.RawMessage // the policy input as decided, masked, for the journal
 	Masked        bool            // Input lacks something, so that it cannot be decided again
 	Shown         json.RawMessage // the call's arguments, masked, for an approver
+}
+
+const maxScalar = 256 // bytes
+
+// NewArgs returns decoded arguments. confirm is the name of the confirmation argument, or "".
+func NewArgs(args map[string]any, confirm string) (a Args, err error) {
+	a = Args{Value: args, Scalars: map[string]any{}}
+	if a.JSON, err = abi.Encode(args); err != nil {
+		return a, err
+	}
+	for k, v := range args {
+		_, flag := v.(bool)
+		_, number := v.(int64)
+		text, isText := v.(string)
+		if flag || number || isText && len(text) <= maxScalar {
+			a.Scalars[k] = v
+		} else {
+			a.Omitted = append(a.Omitted, k)
+		}
+	}
+	bound := maps.Clone(args)
+	delete(bound, confirm)
+	slices.Sort(a.Omitted)
+	digested, err := abi.Encode(bound)
+	a.Digest = fmt.Sprintf("sha256:%x", sha256.Sum256(digested))
+	return a, err
 }

@@ -80,32 +80,6 @@ type Output struct {
 	Hits  []Hit // also beside an error
 }
 
-// Options are the parts of a [Door]. New panics without those that it needs.
-type Options struct {
-	Nodes     []Node
-	Decider   Decider
-	Journal   Journal
-	Ledger    Ledger
-	Confirmer Confirmer // nil: a call that needs a confirmation is refused
-	Planner   Planner   // nil: no call is planned, and approvals bind arguments alone
-	Lowerer   Lowerer
-	Throttle  Throttle
-	Turns     Turns                      // nil: nobody waits for a turn
-	Executors map[string]Executor        // by import; an import without one is refused
-	ends      []Executor                 // of Executors, each once
-	Mode      func(context.Context) Mode // read at each decision, under the context of Look
-	// Look, if set, readies the context of a decision, also from a database, before its turn.
-	Look func(context.Context, Question) context.Context
-	// Files returns the SHA-256 of a call's local files: an approval binds their bytes. Nil: none.
-	Files func(*Call) (map[string]string, error)
-	// Guests asks a cluster for facts that a decision lacks; missing ones refuse. Nil: it has none.
-	Guests func(context.Context, Question, Decision) map[string]Guest
-	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
-	HiddenReason func(*Tool) string
-	Now          func() time.Time // nil: time.Now
-	MaxArgs      int              // bytes of a call's arguments; 0: 1 MiB
-}
-
 // Answer is how a call ended. Without Output, Err is one of the errors of this package.
 type Answer struct {
 	CallID        string

@@ -9,20 +9,28 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 )
+
+// state is what a door knows of a call beside it. A call and its dry run share one.
+type state struct {
+	current   func(context.Context) error // of the request
+	spent     atomic.Int64                // nanoseconds for which the host computed
+	unwritten atomic.Bool                 // an outcome could not be journaled
+}
 
 // pass is the only way to an effect: decide, journal the intent, refuse or act on the very question
 // that was decided, journal the outcome. Each error before act is a refusal. An outcome that could
 // not be journaled is noted in the call. Act may fill in its record: without an outcome there, the
 // error is it.
-func pass[T any](ctx context.Context, o *Options, q Question,
+func pass[T any](ctx context.Context, o *Options, st *state, q Question,
 	act func(context.Context, Question, Decision, *Record) (T, error),
 ) (result T, err error) {
 	q.ID, q.Time = newID(o.Now()), o.Now()
-	dec, giveBack := o.decide(ctx, &q)
-	rec := record(q, dec)
-	if dec.NeedsApproval && o.Confirmer != nil || dec.waits() { // refused for now
+	dec, giveBack := o.decide(ctx, st, &q)
+	rec := NewRecord(q, dec)
+	if dec.NeedsApproval && o.Confirmer != nil || waits(dec) { // refused for now
 		rec.Outcome = Waits
 	}
 	// One sync covers every intent before it, the call's included. So only what can have an effect
@@ -39,11 +47,11 @@ func pass[T any](ctx context.Context, o *Options, q Question,
 	began := o.Now()
 	rec.Outcome, rec.Input, rec.Masked = "", nil, false
 	result, err = guarded(ctx, q, dec, &rec, act)
-	outcome, code := ended(err)
+	outcome, code := Ended(err)
 	rec.Type, rec.Time, rec.DurationUS = "outcome", o.Now(), o.Now().Sub(began).Microseconds()
 	rec.Outcome, rec.Code = cmp.Or(rec.Outcome, outcome), code
 	if o.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil {
-		q.Call.sums.unwritten.Store(true)
+		st.unwritten.Store(true)
 	}
 	return result, err
 }
@@ -64,7 +72,8 @@ func guarded[T any](ctx context.Context, q Question, dec Decision, rec *Record,
 }
 
 // decide turns every way of not getting an answer into a refusal. Q becomes what was decided.
-func (o *Options) decide(ctx context.Context, q *Question) (dec Decision, giveBack func()) {
+func (o *Options) decide(ctx context.Context, st *state, q *Question) (dec Decision,
+	giveBack func()) {
 	giveBack = func() {}
 	defer func() {
 		if p := recover(); p != nil {
@@ -85,10 +94,10 @@ func (o *Options) decide(ctx context.Context, q *Question) (dec Decision, giveBa
 		}
 		q.Facts.Counts, giveBack = counts, back
 	}
-	dec, err := o.answer(ctx, q)
+	dec, err := o.answer(ctx, st, q)
 	if len(dec.Guests) > 0 && o.Guests != nil && q.Kind != KindVisible {
 		q.Facts.Guests = o.Guests(ctx, *q, dec) // which takes time
-		dec, err = o.answer(ctx, q)
+		dec, err = o.answer(ctx, st, q)
 	}
 	switch {
 	case err != nil:
@@ -106,14 +115,14 @@ func (o *Options) decide(ctx context.Context, q *Question) (dec Decision, giveBa
 }
 
 // answer has the question decided in a turn of its principal, as everything is then.
-func (o *Options) answer(ctx context.Context, q *Question) (Decision, error) {
-	end, err := o.turn(ctx, q.Call)
+func (o *Options) answer(ctx context.Context, st *state, q *Question) (Decision, error) {
+	end, err := o.turn(ctx, st, q.Call)
 	if err != nil {
 		return Decision{}, err
 	}
 	defer end()
-	if q.Time, q.Mode = o.Now(), o.Mode(ctx); q.Call.current != nil {
-		if err := q.Call.current(ctx); err != nil {
+	if q.Time, q.Mode = o.Now(), o.Mode(ctx); st.current != nil {
+		if err := st.current(ctx); err != nil {
 			return deny("revoked", "the call may not go on: "+err.Error()), nil
 		}
 	}
@@ -121,7 +130,7 @@ func (o *Options) answer(ctx context.Context, q *Question) (Decision, error) {
 }
 
 // turn waits until the host may compute for the call. The call is charged until end is called.
-func (o *Options) turn(ctx context.Context, c *Call) (end func(), err error) {
+func (o *Options) turn(ctx context.Context, st *state, c *Call) (end func(), err error) {
 	who := c.Principal.ID
 	if o.Turns != nil {
 		if err := o.Turns.Acquire(ctx, who); err != nil {
@@ -130,7 +139,7 @@ func (o *Options) turn(ctx context.Context, c *Call) (end func(), err error) {
 	}
 	began := o.Now()
 	return func() {
-		c.sums.spent.Add(int64(o.Now().Sub(began)))
+		st.spent.Add(int64(o.Now().Sub(began)))
 		if o.Turns != nil {
 			o.Turns.Release(who)
 		}
@@ -138,7 +147,7 @@ func (o *Options) turn(ctx context.Context, c *Call) (end func(), err error) {
 }
 
 // waits reports that only facts are missing, which can be looked up.
-func (d Decision) waits() bool { return d.Units != nil || d.Lacks != nil }
+func waits(d Decision) bool { return d.Units != nil || d.Lacks != nil }
 
 func deny(id, msg string) Decision {
 	return Decision{Failed: []string{id}, Denied: []Reason{{ID: id, Msg: msg}}}
@@ -151,4 +160,10 @@ func newID(t time.Time) string {
 	ms := binary.BigEndian.AppendUint64(nil, uint64(t.UnixMilli()))
 	copy(b[:6], ms[2:])
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:])
+}
+
+// refused returns the error for a decision that was recorded as this.
+func refused(rec Record, dec Decision) *Refused {
+	return &Refused{DecisionID: rec.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase,
+		Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
 }

@@ -298,7 +298,7 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 	}
 	if a := w.door().Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"},
 		Tool:      tool(),
-		Arguments: []byte(`{}`)}); a.Outcome != Refusal || !errors.Is(a.Err, errPlanFirst) ||
+		Arguments: []byte(`{}`)}); a.Outcome != Refusal || !errors.Is(a.Err, ErrPlanFirst) ||
 		slices.Contains(w.events, "run") {
 		t.Errorf("a host that makes no plans: %+v %v", a, w.events)
 	}

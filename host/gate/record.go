@@ -58,7 +58,8 @@ type Notes struct {
 	CPUTicks int64 `json:"cpu_ticks"`
 }
 
-func record(q Question, dec Decision) Record {
+// NewRecord returns the record of a question that was decided, as an intent or a refusal.
+func NewRecord(q Question, dec Decision) Record {
 	c := q.Call
 	r := Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: c.ID, Trace: c.Trace,
 		Kind: "call", Principal: c.Principal.ID, Source: c.Source, Plugin: c.Tool.Plugin,

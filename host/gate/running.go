@@ -35,6 +35,7 @@ type Running struct {
 	Round    int      // 1, and 1 more each time that the call's questions were answered
 	Nodes    []Node   // of the inventory, that the plugin is told of
 	o        *Options // of the door
+	st       *state
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
@@ -101,7 +102,7 @@ func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {
 	}
 	res, err := r.effect(ctx, exec, q)
 	refused := (*Refused)(nil)
-	if errors.As(err, &refused) && refused.Decision.waits() {
+	if errors.As(err, &refused) && waits(refused.Decision) {
 		q.Units, q.Lacks = refused.Decision.Units, refused.Decision.Lacks
 		if err := r.lookup(ctx, exec, &q); err != nil {
 			return Result{}, err
@@ -120,7 +121,7 @@ func (r *Running) lookup(ctx context.Context, exec Executor, q *Question) error 
 		return exec.Lookup(ctx, q)
 	}
 	q.Phase = PhaseLookup
-	facts, err := pass(ctx, r.o, *q, look)
+	facts, err := pass(ctx, r.o, r.st, *q, look)
 	if n := q.Op.NodeName(); r.Call.Planning && facts.Touches != nil {
 		facts.Touches = append(slices.Clone(r.touched[n]), facts.Touches...)
 		if r.touched == nil {
@@ -159,14 +160,14 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		rec.Exit, rec.Bytes, rec.SHA256, rec.Hits = res.Exit, res.Bytes, res.SHA256, res.Hits
 		return res, err
 	}
-	return pass(ctx, r.o, q, act)
+	return pass(ctx, r.o, r.st, q, act)
 }
 
 // question returns the question of an operation, with its node and its lowered command.
 func (r *Running) question(op abi.Op) (Question, error) {
 	q := Question{Kind: KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
 	if name := op.NodeName(); name != "" {
-		if q.Node = r.Call.node(name); q.Node == nil {
+		if q.Node = r.Call.Node(name); q.Node == nil {
 			return q, &abi.RequestError{Field: "node", Message: "is not in the inventory"}
 		}
 	}
