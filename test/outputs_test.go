@@ -7,17 +7,17 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-var shipped = sync.OnceValues(func() (map[string]*gate.Tool, error) {
+var shipped = sync.OnceValues(func() (map[string]*terms.Tool, error) {
 	lock, err := plugin.Load("../plugins.lock")
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]*gate.Tool{}
+	all := map[string]*terms.Tool{}
 	for _, tool := range lock.Tools() {
 		all[tool.Name] = tool
 	}

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -147,9 +147,9 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 				t.Errorf("no tool migrates a guest, moves its disk or clones it")
 			}
 			for _, c := range tool.Commands {
-				if (c == gate.CallersText) != (tool.Name == "execute_ssh" ||
+				if (c == terms.CallersText) != (tool.Name == "execute_ssh" ||
 					tool.Name == "proxmox_host_exec_command") ||
-					c != gate.CallersText && !slices.Contains(entries, c) {
+					c != terms.CallersText && !slices.Contains(entries, c) {
 					t.Errorf("declares %q, which is for the tools of command text, or for none", c)
 				}
 			}
@@ -167,7 +167,7 @@ func TestEveryToolIsWhatAgentsAndSitesNeed(t *testing.T) {
 	}
 }
 
-func checkSchema(t *testing.T, tool *gate.Tool) {
+func checkSchema(t *testing.T, tool *terms.Tool) {
 	var s map[string]json.RawMessage
 	must(t, json.Unmarshal(tool.InputSchema, &s))
 	if string(s["type"]) != `"object"` || string(s["additionalProperties"]) != "false" {
@@ -212,7 +212,7 @@ func checkSchema(t *testing.T, tool *gate.Tool) {
 	}
 }
 
-func checkHints(t *testing.T, tool *gate.Tool, tier string) {
+func checkHints(t *testing.T, tool *terms.Tool, tier string) {
 	h := tool.Hints
 	if h.ReadOnly != (tier == "green") {
 		t.Errorf("is %s, and says of itself that it reads only: %v", tier, h.ReadOnly)
@@ -232,7 +232,7 @@ func checkHints(t *testing.T, tool *gate.Tool, tier string) {
 
 var exampleForm = regexp.MustCompile(`Example: (\{.*\})$`)
 
-func checkExample(t *testing.T, tool *gate.Tool) {
+func checkExample(t *testing.T, tool *terms.Tool) {
 	m := exampleForm.FindStringSubmatch(tool.Description)
 	if m == nil {
 		t.Fatal("its description ends with no example")
@@ -243,7 +243,7 @@ func checkExample(t *testing.T, tool *gate.Tool) {
 	if err := tool.Validate(args); err != nil {
 		t.Fatalf("its example does not fit its own schema: %v", err)
 	}
-	targets, commands, err := tool.Derive(gate.Principal{}, args)
+	targets, commands, err := tool.Derive(terms.Principal{}, args)
 	must(t, err)
 	all := map[string]int{
 		"vmids":       len(targets.VMIDs),
@@ -354,15 +354,15 @@ func TestAnOptionalLocalPathIsATargetOnlyWhenItIsNamed(t *testing.T) {
 	must(t, err)
 	i := slices.IndexFunc(
 		lock.Tools(),
-		func(tool *gate.Tool) bool { return tool.Name == "curl_execute" },
+		func(tool *terms.Tool) bool { return tool.Name == "curl_execute" },
 	)
 	tool := lock.Tools()[i]
 	with, _, err := tool.Derive(
-		gate.Principal{},
+		terms.Principal{},
 		map[string]any{"url": "https://a.example/", "output_dir": "api/today"},
 	)
 	must(t, err)
-	without, _, err := tool.Derive(gate.Principal{}, map[string]any{"url": "https://a.example/"})
+	without, _, err := tool.Derive(terms.Principal{}, map[string]any{"url": "https://a.example/"})
 	must(t, err)
 	if !slices.Equal(tool.TargetKinds, []string{"hosts"}) ||
 		!slices.Equal(with.LocalPaths, []string{"api/today"}) ||

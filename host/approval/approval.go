@@ -12,9 +12,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/notify"
 	"github.com/caponier-mcp/caponier/host/signin"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Channels on which a person may answer. The site's policy says which of them count.
@@ -76,7 +76,7 @@ type Approvals struct {
 	running context.Context // ends with Close: what it starts is not part of any call
 }
 
-var _ gate.Confirmer = (*Approvals)(nil)
+var _ terms.Confirmer = (*Approvals)(nil)
 
 // New makes Approvals. Close waits for what it sends.
 func New(o Options, s Store) (*Approvals, error) {
@@ -116,7 +116,7 @@ func (a *Approvals) Requests(ctx context.Context, id, state string) ([]Request, 
 // confirmation flag), the targets, and the plan: a second dry run that comes to another plan is
 // another request. The policy's revision is recorded, not bound: the call is decided again after
 // the yes.
-func bindingKeys(c *gate.Call) (key, call string, err error) {
+func bindingKeys(c *terms.Call) (key, call string, err error) {
 	plan := ""
 	if c.Plan != nil {
 		if plan = c.Plan.Digest(); plan == "" {
@@ -133,12 +133,12 @@ func bindingKeys(c *gate.Call) (key, call string, err error) {
 	return key, call, err
 }
 
-func bound(c *gate.Call, plan string) (string, error) {
+func bound(c *terms.Call, plan string) (string, error) {
 	b, err := json.Marshal(struct {
 		Schema            string
 		Principal, Plugin string
 		Kind, Tool, Args  string
-		Targets           gate.Targets
+		Targets           terms.Targets
 		Files             map[string]string
 		Plan              string
 	}{"caponier.approval/3", c.Principal.ID, c.Tool.Plugin.Digest, c.Tool.Kind, c.Tool.Name,

@@ -13,19 +13,19 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestAYesIsUsedOnceByTheSameCallAlone(t *testing.T) {
-	for name, change := range map[string]func(*gate.Call){
-		"other arguments":      func(c *gate.Call) { c.Args.Digest = "sha256:106" },
-		"another tool":         func(c *gate.Call) { c.Tool.Name = "stop_guest" },
-		"another kind":         func(c *gate.Call) { c.Tool.Kind = "prompt" },
-		"another principal":    func(c *gate.Call) { c.Principal.ID = "agent-b" },
-		"another plugin build": func(c *gate.Call) { c.Tool.Plugin.Digest = "sha256:bb" },
-		"another guest":        func(c *gate.Call) { c.Targets.VMIDs = []string{"106"} },
-		"another node":         func(c *gate.Call) { c.Targets.Nodes = []string{"pve2"} },
-		"a moved target": func(c *gate.Call) {
+	for name, change := range map[string]func(*terms.Call){
+		"other arguments":      func(c *terms.Call) { c.Args.Digest = "sha256:106" },
+		"another tool":         func(c *terms.Call) { c.Tool.Name = "stop_guest" },
+		"another kind":         func(c *terms.Call) { c.Tool.Kind = "prompt" },
+		"another principal":    func(c *terms.Call) { c.Principal.ID = "agent-b" },
+		"another plugin build": func(c *terms.Call) { c.Tool.Plugin.Digest = "sha256:bb" },
+		"another guest":        func(c *terms.Call) { c.Targets.VMIDs = []string{"106"} },
+		"another node":         func(c *terms.Call) { c.Targets.Nodes = []string{"pve2"} },
+		"a moved target": func(c *terms.Call) {
 			c.Targets.VMIDs, c.Targets.Services = nil,
 				[]string{"105"}
 		},
@@ -78,7 +78,7 @@ func TestSixteenCallsInTwoProcessesGetOneYes(t *testing.T) {
 			all.Go(func() {
 				got, err := []*approval.Approvals{w.a, second}[i%2].Confirm(t.Context(), call(),
 					seen(call(), red), quiet)
-				if w := (*gate.Waiting)(nil); errors.As(err, &w) {
+				if w := (*terms.Waiting)(nil); errors.As(err, &w) {
 					waiting.Add(1)
 				} else if err == nil && got.State == "approved" {
 					yes.Add(1)
@@ -258,7 +258,7 @@ func TestWhoMayApprove(t *testing.T) {
 		_, err := w.a.Decide(t.Context(), no)
 		must(t, err)
 		if last := w.journal.records[len(w.journal.records)-1]; last.Op != "deny" ||
-			last.Verdict.By != "bob" || last.Outcome != gate.Succeeded {
+			last.Verdict.By != "bob" || last.Outcome != terms.Succeeded {
 			t.Errorf("the journal has %+v", last)
 		}
 		_, err = w.a.Confirm(t.Context(), call(), seen(call(), red), quiet)
@@ -298,7 +298,7 @@ func TestADenialIsReportedWithItsNoteAndStays(t *testing.T) {
 
 func TestOnePrincipalCannotFloodPeople(t *testing.T) {
 	w := newWorld(t)
-	n := func(i int, who string) *gate.Call {
+	n := func(i int, who string) *terms.Call {
 		c := call()
 		c.Principal.ID, c.Args.Digest = who, "sha256:"+strings.Repeat("x", i+1)
 		return c
@@ -342,12 +342,12 @@ func TestAPersonSeesAllThatMatters(t *testing.T) {
 	c := call()
 	c.Args.Value = map[string]any{"guest_id": int64(105), "why": "safe\u202eevil",
 		"nested": map[string]any{"a": []any{"b"}}}
-	c.Commands = []gate.Command{
+	c.Commands = []terms.Command{
 		{
 			Arg:   "command",
 			Guest: true,
-			Lowered: gate.Lowered{Parsed: true,
-				Calls: []gate.Simple{{Argv: []string{"echo", "a b", "it's"}}}},
+			Lowered: terms.Lowered{Parsed: true,
+				Calls: []terms.Simple{{Argv: []string{"echo", "a b", "it's"}}}},
 		},
 	}
 	d := seen(c, red) // what policy shows; the call itself holds more
@@ -357,10 +357,10 @@ func TestAPersonSeesAllThatMatters(t *testing.T) {
 	c.Args.Value["password"] = "hunter2"
 	c.Commands = append(
 		c.Commands,
-		gate.Command{
+		terms.Command{
 			Arg: "other",
-			Lowered: gate.Lowered{Parsed: true,
-				Calls: []gate.Simple{{Argv: []string{"login", "-p", "hunter2"}}}},
+			Lowered: terms.Lowered{Parsed: true,
+				Calls: []terms.Simple{{Argv: []string{"login", "-p", "hunter2"}}}},
 		},
 	)
 	_, err := w.a.Confirm(t.Context(), c, seen(c, d), quiet)

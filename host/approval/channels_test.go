@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -25,8 +25,8 @@ type user struct {
 	answer map[string]bool // requests that were put
 }
 
-func (u *user) Ask(abi.Ask) (gate.Result, error) { return gate.Result{}, gate.ErrPending }
-func (u *user) CanConfirm() bool                 { return u.can }
+func (u *user) Ask(abi.Ask) (terms.Result, error) { return terms.Result{}, terms.ErrPending }
+func (u *user) CanConfirm() bool                  { return u.can }
 func (u *user) Confirm(request, message string) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -41,7 +41,7 @@ func (u *user) Confirm(request, message string) string {
 }
 
 // on is a decision that takes a yes on these channels.
-func on(c *gate.Call, channels ...string) gate.Decision {
+func on(c *terms.Call, channels ...string) terms.Decision {
 	d := seen(c, red)
 	d.Obligations.Channels = channels
 	return d
@@ -55,18 +55,18 @@ func TestTheSiteSaysWhoseYesCounts(t *testing.T) {
 	begin := func(t *testing.T, u *user, change ...func(*approval.Options)) world2 {
 		return world2{newWorld(t, change...), u}
 	}
-	confirm := func(w world2, channels ...string) (gate.Confirmation, error) {
+	confirm := func(w world2, channels ...string) (terms.Confirmation, error) {
 		c := call()
 		if w.u != nil {
 			c.User = w.u
 		}
 		return w.a.Confirm(t.Context(), c, on(c, channels...), quiet)
 	}
-	waiting := func(t *testing.T, err error) *gate.Waiting {
+	waiting := func(t *testing.T, err error) *terms.Waiting {
 		t.Helper()
-		w := (*gate.Waiting)(nil)
+		w := (*terms.Waiting)(nil)
 		if !errors.As(err, &w) {
-			t.Fatalf("got %v, want *gate.Waiting", err)
+			t.Fatalf("got %v, want *terms.Waiting", err)
 		}
 		return w
 	}
@@ -217,7 +217,7 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 			r.Revision != "rev1" ||
 			*r.Verdict != said ||
 			!r.Time.Equal(w.now()) ||
-			r.Outcome != []gate.Outcome{"", gate.Succeeded}[i] {
+			r.Outcome != []terms.Outcome{"", terms.Succeeded}[i] {
 			t.Errorf("record %d: %+v", i, r)
 		}
 	}
@@ -234,7 +234,7 @@ func TestAnAnswerIsJournaledBeforeItCounts(t *testing.T) {
 	}
 }
 
-func call106() *gate.Call {
+func call106() *terms.Call {
 	c := call()
 	c.Args.Digest = "sha256:106"
 	return c
@@ -299,7 +299,7 @@ func TestAnApproverLooksOnPurpose(t *testing.T) {
 func TestThePageShowsWhenItsApprovalDoesNotCount(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.a.Confirm(t.Context(), call(), on(call(), approval.Terminal), quiet)
-	waiting := (*gate.Waiting)(nil)
+	waiting := (*terms.Waiting)(nil)
 	if !errors.As(err, &waiting) || strings.Contains(waiting.Where, "http") {
 		t.Fatalf("%v", err)
 	}

@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Confirm waits for a person's answer about the call, at most Options.Wait. It returns a
-// confirmation that stands for a yes, used up now; one whose state is expired; *gate.Waiting when
-// there is no answer yet; or *gate.Refused.
+// confirmation that stands for a yes, used up now; one whose state is expired; *terms.Waiting when
+// there is no answer yet; or *terms.Refused.
 func (a *Approvals) Confirm(
-	ctx context.Context, c *gate.Call, d gate.Decision, progress func(message string),
-) (none gate.Confirmation, _ error) {
+	ctx context.Context, c *terms.Call, d terms.Decision, progress func(message string),
+) (none terms.Confirmation, _ error) {
 	key, call, err := bindingKeys(c)
 	detail, long := newDetail(c, d, call, a.opt.MaxDetail)
 	if err = cmp.Or(err, long); err != nil {
@@ -64,7 +64,7 @@ func (a *Approvals) Confirm(
 			if err := a.mayUse(used, d.Obligations); err != nil {
 				return none, refusal(c, d, "approval.approver", err.Error())
 			}
-			return gate.Confirmation{State: "approved", By: used.By, Channel: used.Channel,
+			return terms.Confirmation{State: "approved", By: used.By, Channel: used.Channel,
 				Answers: used.yes()}, nil
 		case Denied:
 			msg := r.By + " said no to this call at " + r.Decided.UTC().Format("15:04:05 MST")
@@ -84,7 +84,7 @@ const maxPlans = 3
 // steady refuses a call that came to another plan each time that it was made. No yes could ever fit
 // it, and its requests would keep the principal's other calls from being asked about.
 func (a *Approvals) steady(
-	ctx context.Context, c *gate.Call, d gate.Decision, key, call string,
+	ctx context.Context, c *terms.Call, d terms.Decision, key, call string,
 ) error {
 	all, err := a.store.Requests(ctx, "", "")
 	if err != nil {
@@ -115,7 +115,7 @@ func (a *Approvals) steady(
 
 // join finds the request for a call, or makes q and announces it.
 func (a *Approvals) join(
-	ctx context.Context, q Request, c *gate.Call, d gate.Decision,
+	ctx context.Context, q Request, c *terms.Call, d terms.Decision,
 ) (Request, error) {
 	r, err := a.store.Join(ctx, q, a.opt.PerPrincipal)
 	switch {
@@ -137,10 +137,10 @@ func (a *Approvals) join(
 // waits returns when the request no longer waits: then it must be read again. Otherwise it returns
 // what Confirm does.
 func (a *Approvals) waits(
-	ctx context.Context, r Request, c *gate.Call, d gate.Decision, user gate.User,
+	ctx context.Context, r Request, c *terms.Call, d terms.Decision, user terms.User,
 	patience <-chan time.Time, progress func(message string),
-) (again bool, _ gate.Confirmation, _ error) {
-	var none gate.Confirmation
+) (again bool, _ terms.Confirmation, _ error) {
+	var none terms.Confirmation
 	asked, answered, err := a.askUser(ctx, r, user)
 	if err != nil {
 		return false, none, a.broken(c, d, err)
@@ -148,7 +148,7 @@ func (a *Approvals) waits(
 	if answered {
 		return true, none, nil
 	}
-	waiting := &gate.Waiting{ApprovalID: r.ID, Expires: r.Expires,
+	waiting := &terms.Waiting{ApprovalID: r.ID, Expires: r.Expires,
 		Where: a.where(r.ID, d.Obligations.Channels, asked)}
 	if asked {
 		return false, none, waiting
@@ -163,7 +163,7 @@ func (a *Approvals) waits(
 	case err != nil:
 		return false, none, a.broken(c, d, err)
 	case expired:
-		return false, gate.Confirmation{State: "expired"}, nil
+		return false, terms.Confirmation{State: "expired"}, nil
 	}
 	return true, none, nil
 }
@@ -204,7 +204,7 @@ const maxQuestion = 3000
 // askUser puts the request to the user of the client where the site takes that user's word, and
 // records what was answered: then the request no longer waits.
 func (a *Approvals) askUser(
-	ctx context.Context, r Request, user gate.User,
+	ctx context.Context, r Request, user terms.User,
 ) (asked, answered bool, err error) {
 	if user == nil {
 		return false, false, nil
@@ -229,13 +229,13 @@ func (a *Approvals) askUser(
 	return false, err == nil, err
 }
 
-func refusal(c *gate.Call, d gate.Decision, id, msg string) *gate.Refused {
-	return &gate.Refused{DecisionID: c.ID, Kind: "call", Failed: []string{id},
-		Denied: []gate.Reason{{ID: id, Msg: msg}}, Decision: d}
+func refusal(c *terms.Call, d terms.Decision, id, msg string) *terms.Refused {
+	return &terms.Refused{DecisionID: c.ID, Kind: "call", Failed: []string{id},
+		Denied: []terms.Reason{{ID: id, Msg: msg}}, Decision: d}
 }
 
 // broken logs what went wrong; the client learns only that no person could be asked.
-func (a *Approvals) broken(c *gate.Call, d gate.Decision, err error) error {
+func (a *Approvals) broken(c *terms.Call, d terms.Decision, err error) error {
 	a.opt.Log.Error("no person could be asked to approve a call", "call", c.ID, "tool", c.Tool.Name,
 		"error", err)
 	return refusal(c, d, "approval.unavailable",

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Decide records a person's answer to v.Request, in the journal first. A no also takes back a yes
@@ -60,7 +60,7 @@ func (a *Approvals) Decide(ctx context.Context, v Verdict) (Request, error) {
 var ticketForm = regexp.MustCompile(`^[!-~]{1,100}$`)
 
 // meets tells a person what a yes lacks. Policy decides on it again when it is used.
-func meets(n gate.Needs, v Verdict) error {
+func meets(n terms.Needs, v Verdict) error {
 	if !v.Approve {
 		return nil
 	}
@@ -93,7 +93,7 @@ func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, 
 			"count")
 	}
 	began := a.opt.Now()
-	rec := gate.Record{Type: "intent", Time: began, ID: newID(), CallID: d.CallID,
+	rec := terms.Record{Type: "intent", Time: began, ID: newID(), CallID: d.CallID,
 		Kind: "approval", Op: "deny", Principal: r.Principal, Source: v.Channel, Plugin: d.Plugin,
 		Tool: r.Tool, Tier: d.Tier, Revision: r.Revision, Plan: d.planDigest(),
 		Verdict: &v}
@@ -105,10 +105,10 @@ func (a *Approvals) record(ctx context.Context, r Request, v Verdict) (Request, 
 			"so it does not count: %w", r.ID, err)
 	}
 	now, err := a.store.Decide(ctx, r.ID, v)
-	rec.Type, rec.Time, rec.Outcome = "outcome", a.opt.Now(), gate.Succeeded
+	rec.Type, rec.Time, rec.Outcome = "outcome", a.opt.Now(), terms.Succeeded
 	rec.DurationUS = rec.Time.Sub(began).Microseconds()
 	if err != nil {
-		rec.Outcome, rec.Code = gate.Failed, "not_taken"
+		rec.Outcome, rec.Code = terms.Failed, "not_taken"
 	}
 	// the journal takes no other record before this one
 	if jerr := a.opt.Journal.Outcome(context.WithoutCancel(ctx), rec); jerr != nil {
@@ -147,7 +147,7 @@ func (a *Approvals) Listed() bool { return len(a.opt.Approvers) > 0 }
 
 // mayUse holds a yes against the configuration and the policy in force when it is used: the right
 // to give it may be gone by then.
-func (a *Approvals) mayUse(r Request, site gate.Obligations) error {
+func (a *Approvals) mayUse(r Request, site terms.Obligations) error {
 	for _, y := range r.yes() {
 		if err := a.counts(r, y, site); err != nil {
 			return fmt.Errorf("the approval of %s does not count: %w", r.ID, err)
@@ -156,7 +156,7 @@ func (a *Approvals) mayUse(r Request, site gate.Obligations) error {
 	return nil
 }
 
-func (a *Approvals) counts(r Request, y gate.Yes, site gate.Obligations) error {
+func (a *Approvals) counts(r Request, y terms.Yes, site terms.Obligations) error {
 	switch {
 	case !slices.Contains(site.Channels, y.Channel):
 		return fmt.Errorf("the site's policy takes no yes on %q", y.Channel)

@@ -8,38 +8,38 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Detail is what a person sees of a call before deciding: all of it, because a request that is cut
 // could hide what matters.
 type Detail struct {
-	CallID    string         `json:"call_id"`
-	CallKey   string         `json:"call_key"` // digest of what a yes is bound to, but for the plan
-	Source    string         `json:"source"`
-	Principal gate.Principal `json:"principal"`
-	Plugin    gate.Plugin    `json:"plugin"`
-	Tool      string         `json:"tool"`
-	Title     string         `json:"title,omitempty"`
-	Runs      string         `json:"runs"`     // what the tool's author says that it does
-	Declared  []string       `json:"declared"` // the commands that its operations may run
-	Tier      string         `json:"tier"`
-	Hints     gate.Hints     `json:"hints"`
+	CallID    string          `json:"call_id"`
+	CallKey   string          `json:"call_key"` // digest of what a yes binds, but for the plan
+	Source    string          `json:"source"`
+	Principal terms.Principal `json:"principal"`
+	Plugin    terms.Plugin    `json:"plugin"`
+	Tool      string          `json:"tool"`
+	Title     string          `json:"title,omitempty"`
+	Runs      string          `json:"runs"`     // what the tool's author says that it does
+	Declared  []string        `json:"declared"` // the commands that its operations may run
+	Tier      string          `json:"tier"`
+	Hints     terms.Hints     `json:"hints"`
 	// canonical; values that the site keeps out of the journal are masked, here and in commands and
 	// targets
 	Args    json.RawMessage `json:"args"`
 	Digest  string          `json:"args_digest"`
-	Targets gate.Targets    `json:"targets"`
+	Targets terms.Targets   `json:"targets"`
 	// names of guests by number, as far as their cluster was asked
 	Guests    map[string]string `json:"guests,omitempty"`
 	Nodes     []Node            `json:"nodes"`
 	Commands  []Command         `json:"commands"`
 	Plan      json.RawMessage   `json:"plan,omitempty"`      // what it would do, step by step
 	PlanText  string            `json:"plan_text,omitempty"` // the same for people
-	Why       []gate.Reason     `json:"why"`
+	Why       []terms.Reason    `json:"why"`
 	Channels  []string          `json:"channels"`  // on which a yes counts,
 	Approvers []string          `json:"approvers"` // and of whom; "*" is everybody who may approve
-	Needs     gate.Needs        `json:"needs"`
+	Needs     terms.Needs       `json:"needs"`
 }
 
 // planDigest returns the digest of the plan, "" without one.
@@ -73,17 +73,17 @@ const maxPlan = 1 << 20
 
 // newDetail shows what policy has masked, and nothing of the call itself that could hold a value
 // which the site redacts.
-func newDetail(c *gate.Call, d gate.Decision, key string, most int) (json.RawMessage, error) {
+func newDetail(c *terms.Call, d terms.Decision, key string, most int) (json.RawMessage, error) {
 	var in struct {
-		Targets  gate.Targets          `json:"targets"`
-		Guests   map[string]gate.Guest `json:"guests"`
+		Targets  terms.Targets          `json:"targets"`
+		Guests   map[string]terms.Guest `json:"guests"`
 		Commands []struct {
 			Arg      string
 			Guest    bool
 			Parsed   bool
 			Error    string
 			Features []string
-			Calls    []gate.Simple
+			Calls    []terms.Simple
 		} `json:"commands"`
 	}
 	if len(d.Input) == 0 || len(d.Shown) == 0 {

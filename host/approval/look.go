@@ -5,14 +5,14 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // LookArgs returns the arguments with which a tool of these parameters reads about targets: one set
 // for each guest, or else for each node. It returns none for a tool that takes neither, or that
 // requires more.
-func LookArgs(params []gate.Param, t gate.Targets) (all [][]byte) {
-	var guest, node gate.Param
+func LookArgs(params []terms.Param, t terms.Targets) (all [][]byte) {
+	var guest, node terms.Param
 	for _, p := range params {
 		switch {
 		case p.Type == "array":
@@ -41,7 +41,7 @@ func LookArgs(params []gate.Param, t gate.Targets) (all [][]byte) {
 		}
 	}
 	for _, set := range sets {
-		lacks := func(p gate.Param) bool { return p.Required && set[p.Name] == nil }
+		lacks := func(p terms.Param) bool { return p.Required && set[p.Name] == nil }
 		if data, err := json.Marshal(set); err == nil && !slices.ContainsFunc(params, lacks) {
 			all = append(all, data)
 		}

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/notify"
 	"github.com/caponier-mcp/caponier/host/signin"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Options say who may approve, where, and for how long. The zero value asks people with `caponier
@@ -62,9 +62,9 @@ type Options struct {
 	Poll time.Duration    `koanf:"-"` // between looks at a waiting request: 200ms
 	Now  func() time.Time `koanf:"-"` // nil for time.Now
 	// for the webhook; nil for one without redirects, proxies or cookies
-	Client  *http.Client `koanf:"-"`
-	Log     *slog.Logger `koanf:"-"` // nil for slog.Default
-	Journal gate.Journal `koanf:"-"` // has every answer before it counts; nil takes none
+	Client  *http.Client  `koanf:"-"`
+	Log     *slog.Logger  `koanf:"-"` // nil for slog.Default
+	Journal terms.Journal `koanf:"-"` // has every answer before it counts; nil takes none
 	// Look reads the present state of what a request is about, each reading decided for that
 	// approver; nil reads nothing.
 	Look func(ctx context.Context, approver string, d Detail) []Reading `koanf:"-"`

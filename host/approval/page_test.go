@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // browser keeps a cookie and sends what a browser would.
@@ -479,7 +479,7 @@ func TestGuessedIDsTellNothing(t *testing.T) {
 }
 
 func TestAToolThatMayRunAnyCommandIsMarked(t *testing.T) {
-	loud := plaintext.Commands([]string{gate.CallersText})[0]
+	loud := plaintext.Commands([]string{terms.CallersText})[0]
 	w := newWorld(t)
 	c := call()
 	c.Tool.Commands = []string{"pct status", "*"}
@@ -513,15 +513,15 @@ func TestMarkupInWhatAnAgentSendsStaysText(t *testing.T) {
 			hostile}, []string{
 			hostile,
 		}
-	c.Commands = []gate.Command{
+	c.Commands = []terms.Command{
 		{
 			Arg: "x",
-			Lowered: gate.Lowered{Parsed: true,
-				Calls: []gate.Simple{{Argv: []string{"echo", hostile}}}},
+			Lowered: terms.Lowered{Parsed: true,
+				Calls: []terms.Simple{{Argv: []string{"echo", hostile}}}},
 		},
 	}
 	d := red
-	d.Denied = []gate.Reason{{ID: "site", Msg: hostile}}
+	d.Denied = []terms.Reason{{ID: "site", Msg: hostile}}
 	_, err := w.a.Confirm(t.Context(), c, seen(c, d), quiet)
 	list, lerr := w.a.Requests(t.Context(), "", "")
 	must(t, lerr)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // What an approver needs is on the page: the guest's name beside its number, the plan, and the time
@@ -83,7 +83,7 @@ func mark(v reflect.Value, at string, keep map[string]bool) {
 
 // Nothing that was written for a model reaches a person: not a tool's description or the schemas of
 // its arguments, and not what policy tells the caller to do about the missing confirmation. A field
-// that gate.Tool gets later counts as written for models until it is listed here.
+// that terms.Tool gets later counts as written for models until it is listed here.
 func TestNothingThatWasWrittenForAModelReachesAPerson(t *testing.T) {
 	w := newWorld(t)
 	c := call()
@@ -94,7 +94,7 @@ func TestNothingThatWasWrittenForAModelReachesAPerson(t *testing.T) {
 		t.Fatal("the texts are not marked")
 	}
 	d := seen(c, red)
-	d.Denied = []gate.Reason{{ID: "confirmation", Msg: forModels}}
+	d.Denied = []terms.Reason{{ID: "confirmation", Msg: forModels}}
 	_, _ = w.a.Confirm(t.Context(), c, d, quiet)
 	all, err := w.a.Requests(t.Context(), "", approval.Waiting)
 	must(t, err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // After returns the request after an answer, with its new state. A yes of a person who gave one
@@ -32,7 +32,7 @@ func (r Request) After(v Verdict) (Request, error) {
 				"name, and %s said yes there already", ErrLacks, y.By)
 		}
 	}
-	r.Answers = append(slices.Clone(r.Answers), gate.Yes{By: v.By, Channel: v.Channel,
+	r.Answers = append(slices.Clone(r.Answers), terms.Yes{By: v.By, Channel: v.Channel,
 		Ticket: v.Ticket, Note: v.Note})
 	if len(r.Answers) >= max(1, r.Need) {
 		r.State, r.By, r.Channel, r.Note = Approved, v.By, v.Channel, v.Note
@@ -51,9 +51,9 @@ func (r Request) Whole() error {
 }
 
 // yes returns each yes of a request, also of one from before there was more than one.
-func (r Request) yes() []gate.Yes {
+func (r Request) yes() []terms.Yes {
 	if len(r.Answers) == 0 && r.By != "" {
-		return []gate.Yes{{By: r.By, Channel: r.Channel, Note: r.Note}}
+		return []terms.Yes{{By: r.By, Channel: r.Channel, Note: r.Note}}
 	}
 	return r.Answers
 }
@@ -65,4 +65,4 @@ func (r Request) takes(v Verdict) bool {
 }
 
 // special reports whether a yes alone is not enough.
-func special(n gate.Needs) bool { return n.Approvers > 1 || n.Ticket != "" || n.Reason }
+func special(n terms.Needs) bool { return n.Approvers > 1 || n.Ticket != "" || n.Reason }

@@ -12,22 +12,22 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // both wants two persons, each with a ticket and a reason.
-func both() gate.Decision {
+func both() terms.Decision {
 	d := red
-	d.Obligations.Needs = gate.Needs{Approvers: 2, Ticket: "OPS-[0-9]+", Reason: true}
+	d.Obligations.Needs = terms.Needs{Approvers: 2, Ticket: "OPS-[0-9]+", Reason: true}
 	return d
 }
 
-func (w *world) waitsFor(d gate.Decision) string {
+func (w *world) waitsFor(d terms.Decision) string {
 	w.t.Helper()
 	_, err := w.a.Confirm(w.t.Context(), call(), seen(call(), d), quiet)
-	waiting := (*gate.Waiting)(nil)
+	waiting := (*terms.Waiting)(nil)
 	if !errors.As(err, &waiting) {
-		w.t.Fatalf("%v; want *gate.Waiting", err)
+		w.t.Fatalf("%v; want *terms.Waiting", err)
 	}
 	return waiting.ApprovalID
 }
@@ -78,7 +78,7 @@ func TestTwoPersonsApproveOnThePage(t *testing.T) {
 		t.Fatalf("%d %s", p.status, p.body)
 	}
 	got, err := w.a.Confirm(t.Context(), call(), seen(call(), both()), quiet)
-	want := []gate.Yes{{By: "ann", Channel: "web", Ticket: "OPS-7", Note: "it hangs"},
+	want := []terms.Yes{{By: "ann", Channel: "web", Ticket: "OPS-7", Note: "it hangs"},
 		{By: "bob", Channel: "web", Ticket: "OPS-7", Note: "I looked"}}
 	if err != nil || got.State != "approved" || len(got.Answers) != 2 ||
 		got.Answers[0] != want[0] || got.Answers[1] != want[1] {
@@ -100,11 +100,11 @@ func TestTwoPersonsApproveOnThePage(t *testing.T) {
 
 // Each yes is held against the configuration and the policy in force when it is used.
 func TestEachOfTwoPersonsMustStillCount(t *testing.T) {
-	for name, change := range map[string]func(*gate.Decision){
-		"the site names one of them no longer": func(d *gate.Decision) {
+	for name, change := range map[string]func(*terms.Decision){
+		"the site names one of them no longer": func(d *terms.Decision) {
 			d.Obligations.Approvers = []string{"bob"}
 		},
-		"the site takes no yes there": func(d *gate.Decision) {
+		"the site takes no yes there": func(d *terms.Decision) {
 			d.Obligations.Channels = []string{approval.Terminal}
 		},
 	} {
@@ -118,7 +118,7 @@ func TestEachOfTwoPersonsMustStillCount(t *testing.T) {
 		}
 		change(&d)
 		_, err := w.a.Confirm(t.Context(), call(), seen(call(), d), quiet)
-		if refused := (*gate.Refused)(nil); !errors.As(err, &refused) ||
+		if refused := (*terms.Refused)(nil); !errors.As(err, &refused) ||
 			!strings.Contains(err.Error(), "takes no yes") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -146,7 +146,7 @@ func TestTheClientIsNotAskedForMoreThanAYes(t *testing.T) {
 	d := both()
 	d.Obligations.Channels = []string{approval.Client}
 	_, err := w.a.Confirm(t.Context(), call(), seen(call(), d), quiet)
-	if refused := (*gate.Refused)(nil); !errors.As(err, &refused) ||
+	if refused := (*terms.Refused)(nil); !errors.As(err, &refused) ||
 		refused.Failed[0] != "approval.channels" {
 		t.Errorf("%v", err)
 	}

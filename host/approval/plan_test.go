@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // sheet is a plan that has this digest.
 type sheet string
 
-func (p sheet) Digest() string                    { return string(p) }
-func (p sheet) Text() string                      { return "1. red pct destroy 105\n" }
-func (p sheet) Complete() (bool, string)          { return true, "" }
-func (p sheet) Next(gate.Question) gate.PlanFacts { return gate.PlanFacts{} }
-func (p sheet) Take()                             {}
+func (p sheet) Digest() string                      { return string(p) }
+func (p sheet) Text() string                        { return "1. red pct destroy 105\n" }
+func (p sheet) Complete() (bool, string)            { return true, "" }
+func (p sheet) Next(terms.Question) terms.PlanFacts { return terms.PlanFacts{} }
+func (p sheet) Take()                               {}
 
 func (p sheet) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, `{"digest":%q}`, p), nil }
 
-func planned(digest string) *gate.Call {
+func planned(digest string) *terms.Call {
 	c := call()
 	c.Plan = sheet(digest)
 	return c
@@ -74,21 +74,21 @@ func TestAYesNamesThePlanInTheJournal(t *testing.T) {
 
 // What was approved runs once, as it was planned, by whom it was planned for, before it expires.
 func TestAnApprovedPlanCannotBeReplayed(t *testing.T) {
-	for name, change := range map[string]func(*world, *gate.Call){
-		"by another principal": func(_ *world, c *gate.Call) { c.Principal.ID = "agent-b" },
-		"by another plugin": func(_ *world, c *gate.Call) {
+	for name, change := range map[string]func(*world, *terms.Call){
+		"by another principal": func(_ *world, c *terms.Call) { c.Principal.ID = "agent-b" },
+		"by another plugin": func(_ *world, c *terms.Call) {
 			c.Tool.Plugin.Digest = "sha256:bb"
 		},
-		"with other arguments": func(_ *world, c *gate.Call) { c.Args.Digest = "sha256:106" },
-		"on another guest": func(_ *world, c *gate.Call) {
+		"with other arguments": func(_ *world, c *terms.Call) { c.Args.Digest = "sha256:106" },
+		"on another guest": func(_ *world, c *terms.Call) {
 			c.Targets.VMIDs = []string{"106"}
 		},
-		"with other local files": func(_ *world, c *gate.Call) {
+		"with other local files": func(_ *world, c *terms.Call) {
 			c.Files = map[string]string{"a": "sha256:cc"}
 		},
-		"with another plan": func(_ *world, c *gate.Call) { c.Plan = sheet("sha256:2") },
-		"without its plan":  func(_ *world, c *gate.Call) { c.Plan = nil },
-		"after it has expired": func(w *world, _ *gate.Call) {
+		"with another plan": func(_ *world, c *terms.Call) { c.Plan = sheet("sha256:2") },
+		"without its plan":  func(_ *world, c *terms.Call) { c.Plan = nil },
+		"after it has expired": func(w *world, _ *terms.Call) {
 			w.ahead.Add(time.Hour.Milliseconds())
 		},
 		"a second time, after a run": nil,
@@ -120,7 +120,12 @@ type long struct {
 func (p long) Text() string { return strings.Repeat("x", p.text) }
 
 func (p long) MarshalJSON() ([]byte, error) {
-	return fmt.Appendf(nil, `{"digest":%q,"steps":%q}`, p.Digest(), strings.Repeat("x", p.json)), nil
+	return fmt.Appendf(
+		nil,
+		`{"digest":%q,"steps":%q}`,
+		p.Digest(),
+		strings.Repeat("x", p.json),
+	), nil
 }
 
 // The plan of an upload of 1,000 files has 700 KB of JSON, and a text that a person can read.
@@ -129,9 +134,10 @@ func TestALongPlanIsAskedAboutIfItsTextIsShort(t *testing.T) {
 		plan long
 		want string // "" asks a person
 	}{
-		"much JSON":          {long{"sha256:1", 700_000, 40_000}, ""},
-		"too much JSON":      {long{"sha256:2", 1 << 20, 10}, "and a plan of 1048"},
-		"too much to read":   {long{"sha256:3", 10, 64 << 10}, "too long for a person to judge: 66"},
+		"much JSON":     {long{"sha256:1", 700_000, 40_000}, ""},
+		"too much JSON": {long{"sha256:2", 1 << 20, 10}, "and a plan of 1048"},
+		"too much to read": {long{"sha256:3", 10, 64 << 10},
+			"too long for a person to judge: 66"},
 		"too much with args": {long{"sha256:4", 10, 40_000}, "too long for a person to judge: 7"},
 	} {
 		t.Run(name, func(t *testing.T) {

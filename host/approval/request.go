@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Request is a question to a person about one call.
@@ -24,12 +24,12 @@ type Request struct {
 	Channel   string          `json:"channel,omitempty"`
 	Note      string          `json:"note,omitempty"`
 	// how many persons have to say yes, and each one's yes
-	Need    int        `json:"need"`
-	Answers []gate.Yes `json:"answers"`
+	Need    int         `json:"need"`
+	Answers []terms.Yes `json:"answers"`
 }
 
 // Verdict is a person's answer.
-type Verdict = gate.Verdict
+type Verdict = terms.Verdict
 
 // States of a request.
 const (

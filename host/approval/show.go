@@ -11,8 +11,8 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 //go:embed request.txt
@@ -154,7 +154,7 @@ type mayRun struct {
 // MayRun lists the commands that the tool declares.
 func (s shown) MayRun() (all []mayRun) {
 	for i, text := range plaintext.Commands(s.D.Declared) {
-		all = append(all, mayRun{text, s.D.Declared[i] == gate.CallersText})
+		all = append(all, mayRun{text, s.D.Declared[i] == terms.CallersText})
 	}
 	return all
 }

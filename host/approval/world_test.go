@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -64,34 +64,34 @@ func must(t testing.TB, err error) {
 }
 
 // call is agent-a's deletion of guest 105.
-func call() *gate.Call {
-	return &gate.Call{
+func call() *terms.Call {
+	return &terms.Call{
 		ID:        "call1",
 		Source:    "http",
-		Principal: gate.Principal{ID: "agent-a", Auth: "token"},
-		Tool: &gate.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID",
+		Principal: terms.Principal{ID: "agent-a", Auth: "token"},
+		Tool: &terms.Tool{Kind: "tool", Name: "delete_guest", Runs: "pct destroy VMID",
 			Commands: []string{"pct destroy", "pct status"},
-			Plugin:   gate.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
-		Args: gate.Args{Value: map[string]any{"guest_id": int64(105)},
+			Plugin:   terms.Plugin{Name: "guests", Version: "1.0.0", Digest: "sha256:aa"}},
+		Args: terms.Args{Value: map[string]any{"guest_id": int64(105)},
 			Digest: "sha256:105"},
-		Targets:      gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"105"}},
-		Nodes:        []gate.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
-		Confirmation: gate.Confirmation{State: "none"},
+		Targets:      terms.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"105"}},
+		Nodes:        []terms.Node{{Name: "pve1", Cluster: "lab", Host: "192.0.2.1"}},
+		Confirmation: terms.Confirmation{State: "none"},
 	}
 }
 
-var red = gate.Decision{
-	Tier:          gate.Red,
+var red = terms.Decision{
+	Tier:          terms.Red,
 	NeedsApproval: true,
 	Failed:        []string{"confirmation"},
-	Denied:        []gate.Reason{{ID: "confirmation", Msg: "needs a person"}},
+	Denied:        []terms.Reason{{ID: "confirmation", Msg: "needs a person"}},
 	Revision:      "rev1",
-	Obligations: gate.Obligations{Channels: []string{approval.Terminal, approval.Web},
+	Obligations: terms.Obligations{Channels: []string{approval.Terminal, approval.Web},
 		Approvers: []string{"*"}},
 }
 
 // seen adds what policy shows of a call.
-func seen(c *gate.Call, d gate.Decision) gate.Decision {
+func seen(c *terms.Call, d terms.Decision) terms.Decision {
 	if d.Input == nil {
 		in, err := json.Marshal(map[string]any{"targets": c.Targets, "commands": c.Commands})
 		shown, err2 := abi.Encode(c.Args.Value)
@@ -108,11 +108,11 @@ func quiet(string) {}
 // memory is a journal.
 type memory struct {
 	mu      sync.Mutex // guards the following
-	records []gate.Record
+	records []terms.Record
 	broken  error
 }
 
-func (m *memory) Intent(_ context.Context, r gate.Record, durable bool) error {
+func (m *memory) Intent(_ context.Context, r terms.Record, durable bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !durable {
@@ -122,7 +122,7 @@ func (m *memory) Intent(_ context.Context, r gate.Record, durable bool) error {
 	return m.broken
 }
 
-func (m *memory) Outcome(_ context.Context, r gate.Record) error {
+func (m *memory) Outcome(_ context.Context, r terms.Record) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.records = append(m.records, r)
@@ -130,7 +130,7 @@ func (m *memory) Outcome(_ context.Context, r gate.Record) error {
 }
 
 // is reports whether a confirmation is of one person, or of none.
-func is(c gate.Confirmation, state, by, channel string) bool {
+func is(c terms.Confirmation, state, by, channel string) bool {
 	if state == "approved" && (len(c.Answers) != 1 || c.Answers[0].By != by ||
 		c.Answers[0].Channel != channel) {
 		return false
@@ -140,12 +140,12 @@ func is(c gate.Confirmation, state, by, channel string) bool {
 }
 
 // waits asserts that the call waits, and gives the request's id.
-func (w *world) waits(c *gate.Call) string {
+func (w *world) waits(c *terms.Call) string {
 	w.t.Helper()
 	got, err := w.a.Confirm(w.t.Context(), c, seen(c, red), quiet)
-	waiting := (*gate.Waiting)(nil)
+	waiting := (*terms.Waiting)(nil)
 	if !errors.As(err, &waiting) || !is(got, "", "", "") {
-		w.t.Fatalf("Confirm: %+v, %v; want *gate.Waiting", got, err)
+		w.t.Fatalf("Confirm: %+v, %v; want *terms.Waiting", got, err)
 	}
 	return waiting.ApprovalID
 }
@@ -157,9 +157,9 @@ func (w *world) approve(id string) {
 	must(w.t, err)
 }
 
-func refusedFor(t *testing.T, err error, id string) *gate.Refused {
+func refusedFor(t *testing.T, err error, id string) *terms.Refused {
 	t.Helper()
-	no := (*gate.Refused)(nil)
+	no := (*terms.Refused)(nil)
 	if !errors.As(err, &no) || len(no.Failed) != 1 || no.Failed[0] != id || no.NeedsApproval {
 		t.Fatalf("got %v, want a refusal for %s", err, id)
 	}

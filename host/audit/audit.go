@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-var _ gate.Journal = (*Journal)(nil)
+var _ terms.Journal = (*Journal)(nil)
 
 // Open begins a chain for this process. The directory must not be writable for other accounts.
 func Open(o Options) (*Journal, error) {
@@ -42,7 +42,7 @@ func (j *Journal) start() error {
 // Intent writes a record. When it returns nil, the record is in the journal's file under the
 // file's name, and on the disk if durable is set. While an outcome could not be written, Intent
 // tries to write that first, and fails if it cannot.
-func (j *Journal) Intent(ctx context.Context, r gate.Record, durable bool) error {
+func (j *Journal) Intent(ctx context.Context, r terms.Record, durable bool) error {
 	seg, n, err := j.add(Entry{Record: &r})
 	if err != nil || !durable {
 		return err
@@ -88,7 +88,7 @@ func (j *Journal) Ready() error {
 
 // Outcome writes a record that must not be lost. If that fails, the record is kept in memory and
 // written before any other.
-func (j *Journal) Outcome(_ context.Context, r gate.Record) error {
+func (j *Journal) Outcome(_ context.Context, r terms.Record) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.pending = append(j.pending, r)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var bg = context.Background()
@@ -30,8 +30,8 @@ func open(t testing.TB, o Options) *Journal {
 	return j
 }
 
-func rec(id, kind string) gate.Record {
-	return gate.Record{
+func rec(id, kind string) terms.Record {
+	return terms.Record{
 		Type:      kind,
 		Time:      time.Now(),
 		ID:        id,
@@ -86,7 +86,7 @@ func TestWriteReadVerify(t *testing.T) {
 		if err := j.Intent(bg, r, i%2 == 0); err != nil {
 			t.Fatal(err)
 		}
-		r.Type, r.Outcome = "outcome", gate.Succeeded
+		r.Type, r.Outcome = "outcome", terms.Succeeded
 		if err := j.Outcome(bg, r); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // read takes everything behind a cursor.
@@ -74,7 +74,7 @@ func TestWhatACursorMissedIsTold(t *testing.T) {
 			}
 			defer j.Close()
 			put := func(id string) {
-				if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: id},
+				if err := j.Intent(t.Context(), terms.Record{Type: "intent", ID: id},
 					false); err != nil {
 					t.Fatal(err)
 				}
@@ -119,7 +119,7 @@ func TestAFileThatWasNeverSeenIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range records {
-			if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: fmt.Sprint(i)},
+			if err := j.Intent(t.Context(), terms.Record{Type: "intent", ID: fmt.Sprint(i)},
 				false); err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestStepsThatNobodyTakesComeAgain(t *testing.T) {
 	var want []string
 	for i := range 50 {
 		want = append(want, fmt.Sprint(i))
-		if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: want[i]},
+		if err := j.Intent(t.Context(), terms.Record{Type: "intent", ID: want[i]},
 			false); err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestALookBeforeTheLockLosesNothing(t *testing.T) {
 		}
 		return createFile(path)
 	}
-	if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: "a"}, false); err != nil {
+	if err := j.Intent(t.Context(), terms.Record{Type: "intent", ID: "a"}, false); err != nil {
 		t.Fatal(err)
 	}
 	if ids, gaps := read(t, dir, &c); len(ids) != 1 || len(gaps) > 0 {
@@ -275,7 +275,7 @@ func TestATailThatWasCutBeforeItWasReadIsTold(t *testing.T) {
 				if x.first && want == 1 {
 					read(t, dir, &c)
 				}
-				if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: "a"},
+				if err := j.Intent(t.Context(), terms.Record{Type: "intent", ID: "a"},
 					false); err != nil {
 					t.Fatal(err)
 				}
@@ -311,7 +311,7 @@ func TestATailThatWasCutBeforeItWasReadIsTold(t *testing.T) {
 func TestAFileThatGoesOnWhileItIsReadIsNotCut(t *testing.T) {
 	dir := t.TempDir()
 	put := func(j *Journal, id string) {
-		if err := j.Intent(t.Context(), gate.Record{Type: "intent", ID: id}, false); err != nil {
+		if err := j.Intent(t.Context(), terms.Record{Type: "intent", ID: id}, false); err != nil {
 			t.Error(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const (
@@ -30,18 +30,18 @@ const (
 // begins or ends. Its hash covers the whole line and,
 // through Prev, all lines before it.
 type Entry struct {
-	Host   string       `json:"-"` // whose journal it is in, of several; see Union
-	File   string       `json:"-"`
-	At     int64        `json:"-"`    // where its line begins in the file, as Records yields it
-	Size   int64        `json:"-"`    // of its line, with the line feed; 0 where it cannot be read
-	Hash   string       `json:"-"`    // of the line without itself, where it stands as the last key
-	Seq    int64        `json:"seq"`  // from 0 for each process, on over its files
-	Prev   string       `json:"prev"` // hash of the entry before, "" for the first
-	Head   *Head        `json:"head,omitempty"`
-	Close  *Close       `json:"close,omitempty"`
-	Policy *Kept        `json:"policy,omitempty"`
-	Record *gate.Record `json:"record,omitempty"`
-	Shadow *Shadow      `json:"shadow,omitempty"`
+	Host   string        `json:"-"` // whose journal it is in, of several; see Union
+	File   string        `json:"-"`
+	At     int64         `json:"-"`    // where its line begins in the file, as Records yields it
+	Size   int64         `json:"-"`    // of its line, with the line feed; 0 where it cannot be read
+	Hash   string        `json:"-"`    // of the line without itself, which is its last key
+	Seq    int64         `json:"seq"`  // from 0 for each process, on over its files
+	Prev   string        `json:"prev"` // hash of the entry before, "" for the first
+	Head   *Head         `json:"head,omitempty"`
+	Close  *Close        `json:"close,omitempty"`
+	Policy *Kept         `json:"policy,omitempty"`
+	Record *terms.Record `json:"record,omitempty"`
+	Shadow *Shadow       `json:"shadow,omitempty"`
 }
 
 // when is when the entry was made.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -24,28 +25,28 @@ import (
 type hostile struct {
 	t          *testing.T
 	j          *Journal
-	tier       gate.Tier
+	tier       terms.Tier
 	damage     func() // run before the next effect's decision, once
 	effects    int
 	unrecorded int
 	inCall     bool // damage when the plugin runs, not before the call
 }
 
-func (h *hostile) Decide(context.Context, gate.Question) (gate.Decision, error) {
-	return gate.Decision{Allow: true, Tier: h.tier, Revision: "r1"}, nil
+func (h *hostile) Decide(context.Context, terms.Question) (terms.Decision, error) {
+	return terms.Decision{Allow: true, Tier: h.tier, Revision: "r1"}, nil
 }
 
-func (h *hostile) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (h *hostile) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
 
-func (h *hostile) Script(string) gate.Command { return gate.Command{} }
-func (h *hostile) Argv([]string) gate.Command { return gate.Command{} }
+func (h *hostile) Script(string) terms.Command { return terms.Command{} }
+func (h *hostile) Argv([]string) terms.Command { return terms.Command{} }
 
-func (h *hostile) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+func (h *hostile) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
-func (h *hostile) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
-	h.effect(func(rec *gate.Record) bool { return rec.Kind == "call" && rec.CallID == r.Call.ID })
+func (h *hostile) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
+	h.effect(func(rec *terms.Record) bool { return rec.Kind == "call" && rec.CallID == r.Call.ID })
 	h.strike()
 	var err error
 	for range 2 {
@@ -55,21 +56,21 @@ func (h *hostile) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 		}
 		_, err = r.Operate(ctx, op)
 	}
-	return gate.Output{JSON: json.RawMessage(`{}`)}, err
+	return terms.Output{JSON: json.RawMessage(`{}`)}, err
 }
 
-func (h *hostile) Lookup(context.Context, gate.Question) (gate.Facts, error) {
-	return gate.Facts{}, nil
+func (h *hostile) Lookup(context.Context, terms.Question) (terms.Facts, error) {
+	return terms.Facts{}, nil
 }
 
 func (h *hostile) Execute(
-	_ context.Context, q gate.Question, _ gate.Decision,
-) (gate.Result, error) {
-	h.effect(func(rec *gate.Record) bool { return rec.ID == q.ID })
-	return gate.Result{}, nil
+	_ context.Context, q terms.Question, _ terms.Decision,
+) (terms.Result, error) {
+	h.effect(func(rec *terms.Record) bool { return rec.ID == q.ID })
+	return terms.Result{}, nil
 }
 
-func (h *hostile) End(context.Context, *gate.Call) {}
+func (h *hostile) End(context.Context, *terms.Call) {}
 
 func (h *hostile) strike() {
 	if h.damage != nil {
@@ -78,7 +79,7 @@ func (h *hostile) strike() {
 	}
 }
 
-func (h *hostile) effect(mine func(*gate.Record) bool) {
+func (h *hostile) effect(mine func(*terms.Record) bool) {
 	h.effects++
 	for e, err := range Records(h.j.opt.Dir) {
 		if err == nil && e.Record != nil && e.Record.Type == "intent" && mine(e.Record) {
@@ -89,24 +90,24 @@ func (h *hostile) effect(mine func(*gate.Record) bool) {
 }
 
 // call makes one call with two operations.
-func (h *hostile) call() gate.Answer {
+func (h *hostile) call() terms.Answer {
 	door := gate.New(gate.Options{Throttle: &fair.Refusals{},
 		Decider: h, Journal: h.j, Ledger: h, Lowerer: h,
-		Executors: map[string]gate.Executor{"blob_read": h},
-		Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
+		Executors: map[string]terms.Executor{"blob_read": h},
+		Mode:      func(context.Context) terms.Mode { return terms.Mode{} },
 	}, h)
-	tool := &gate.Tool{
+	tool := &terms.Tool{
 		Kind: "tool", Name: "t", Imports: []string{"blob_read"}, Budget: time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
-			return gate.Targets{}, nil, nil
+		Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText, error) {
+			return terms.Targets{}, nil, nil
 		},
 	}
 	if !h.inCall {
 		h.strike()
 	}
 	return door.Call(bg, gate.Request{Source: "cli", Tool: tool,
-		Principal: gate.Principal{ID: "a"}})
+		Principal: terms.Principal{ID: "a"}})
 }
 
 func must(t *testing.T, err error) {
@@ -223,7 +224,7 @@ var damages = map[string]struct {
 
 func TestNothingRunsUnrecordedWhenTheFileIsDamaged(t *testing.T) {
 	for name, c := range damages {
-		for _, tier := range []gate.Tier{gate.Green, gate.Yellow} {
+		for _, tier := range []terms.Tier{terms.Green, terms.Yellow} {
 			for _, inCall := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s, %s, in call %v", name, tier, inCall), func(t *testing.T) {
 					dir := filepath.Join(t.TempDir(), "journal")
@@ -288,7 +289,7 @@ func TestNothingRunsUnrecordedWhenTheFileIsDamaged(t *testing.T) {
 // until something was written.
 func TestNothingRunsOnADiskThatTakesNothing(t *testing.T) {
 	for _, fault := range []error{syscall.ENOSPC, syscall.EROFS, syscall.EIO} {
-		for _, tier := range []gate.Tier{gate.Green, gate.Yellow} {
+		for _, tier := range []terms.Tier{terms.Green, terms.Yellow} {
 			t.Run(fmt.Sprintf("%v, %s", fault, tier), func(t *testing.T) {
 				j, f := openFaulty(t, Options{})
 				h := &hostile{t: t, j: j, tier: tier}
@@ -323,7 +324,7 @@ func TestADirectoryThatTakesNoFiles(t *testing.T) {
 		asNobody(t)
 		return
 	}
-	h := &hostile{t: t, j: open(t, Options{}), tier: gate.Green}
+	h := &hostile{t: t, j: open(t, Options{}), tier: terms.Green}
 	path := h.j.seg.path
 	h.damage = func() {
 		must(t, os.Remove(path))

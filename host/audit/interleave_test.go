@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"golang.org/x/sys/unix"
 )
 
@@ -84,7 +84,7 @@ func (w *writers) begin() {
 
 func (w *writers) put(j *Journal) {
 	id := fmt.Sprint("r", len(w.written))
-	if j.Intent(w.t.Context(), gate.Record{Type: "intent", ID: id}, false) == nil {
+	if j.Intent(w.t.Context(), terms.Record{Type: "intent", ID: id}, false) == nil {
 		w.written[id] = true
 	}
 }

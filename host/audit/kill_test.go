@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // TestMain lets the test binary be the process that is killed.
@@ -38,7 +38,7 @@ func writer(dir string) {
 					panic(err)
 				}
 				os.Stdout.WriteString(r.ID + "\n")
-				r.Type, r.Outcome = "outcome", gate.Succeeded
+				r.Type, r.Outcome = "outcome", terms.Succeeded
 				if err := j.Outcome(bg, r); err != nil {
 					panic(err)
 				}

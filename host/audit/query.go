@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Query says which calls are wanted: those that fit all of its fields. A zero field fits all.
@@ -27,8 +27,8 @@ type Query struct {
 }
 
 // Outcomes are what Query.Outcome can be.
-var Outcomes = []string{string(gate.Succeeded), string(gate.Failed), string(gate.Unknown),
-	string(gate.Refusal), string(gate.Waits), string(gate.Planned), noOutcome}
+var Outcomes = []string{string(terms.Succeeded), string(terms.Failed), string(terms.Unknown),
+	string(terms.Refusal), string(terms.Waits), string(terms.Planned), noOutcome}
 
 const noOutcome = "none"
 
@@ -61,9 +61,9 @@ func (g Guest) String() string { return strings.TrimSpace(g.VMID + " " + g.Name)
 
 // RefusedHere is a decision that refused, for `caponier policy explain`.
 type RefusedHere struct {
-	Decision string        `json:"decision_id"`
-	Op       string        `json:"op,omitempty"`
-	Reasons  []gate.Reason `json:"deny"`
+	Decision string         `json:"decision_id"`
+	Op       string         `json:"op,omitempty"`
+	Reasons  []terms.Reason `json:"deny"`
 }
 
 const (
@@ -160,7 +160,7 @@ func (e Entry) OfCall() bool { return e.Record != nil && e.Record.Kind != "appro
 type Unended map[string]*Found
 
 // Add notes what a record says of its call. A call that is over is not open any longer.
-func (o Unended) Add(r gate.Record) (f *Found, ended bool) {
+func (o Unended) Add(r terms.Record) (f *Found, ended bool) {
 	if f = o[r.CallID]; f == nil {
 		f = &Found{Call: r.CallID, Time: r.Time, Outcome: noOutcome, Guests: []Guest{},
 			Nodes: []string{}, Rules: []string{}, Refused: []RefusedHere{}, Principal: r.Principal,
@@ -174,9 +174,9 @@ func (o Unended) Add(r gate.Record) (f *Found, ended bool) {
 }
 
 // add reports whether the call is over.
-func (f *Found) add(r gate.Record) bool {
+func (f *Found) add(r terms.Record) bool {
 	f.node(r.Node)
-	if r.Type == "refused" && r.Outcome != gate.Waits {
+	if r.Type == "refused" && r.Outcome != terms.Waits {
 		f.refused(r)
 	}
 	switch {
@@ -189,9 +189,9 @@ func (f *Found) add(r gate.Record) bool {
 		f.Principal, f.Source, f.Tool, f.Tier = r.Principal, r.Source, r.Tool, r.Tier
 		f.targets(r.Input)
 		if r.Type == "refused" {
-			f.Outcome = string(gate.Refusal)
-			if r.Outcome == gate.Waits {
-				f.Outcome = string(gate.Waits)
+			f.Outcome = string(terms.Refusal)
+			if r.Outcome == terms.Waits {
+				f.Outcome = string(terms.Waits)
 			}
 			return true
 		}
@@ -206,7 +206,7 @@ func (f *Found) node(name string) {
 }
 
 // refused notes why a decision said no. Ids of rules of the site stand among the reasons.
-func (f *Found) refused(r gate.Record) {
+func (f *Found) refused(r terms.Record) {
 	ids := slices.Clone(r.Failed)
 	for _, d := range r.Denied {
 		ids = append(ids, d.ID)
@@ -217,7 +217,7 @@ func (f *Found) refused(r gate.Record) {
 		}
 	}
 	if len(f.Refused) < mostTold {
-		f.Refused = append(f.Refused, RefusedHere{r.ID, r.Op, append([]gate.Reason{},
+		f.Refused = append(f.Refused, RefusedHere{r.ID, r.Op, append([]terms.Reason{},
 			r.Denied...)})
 	}
 }

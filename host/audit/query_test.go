@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var day = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -24,26 +24,26 @@ func calls(t *testing.T) (dir string) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	put := func(r gate.Record) {
+	put := func(r terms.Record) {
 		now = now.Add(time.Minute)
 		r.Time = now
 		if err := j.Intent(t.Context(), r, false); err != nil {
 			t.Fatal(err)
 		}
 	}
-	begin := func(call, who, tool, vmid, name string) gate.Record {
-		return gate.Record{Type: "intent", ID: "D" + call, CallID: call, Kind: "call",
+	begin := func(call, who, tool, vmid, name string) terms.Record {
+		return terms.Record{Type: "intent", ID: "D" + call, CallID: call, Kind: "call",
 			Principal: who,
 			Tool:      tool, Tier: "yellow", Source: "http", Input: json.RawMessage(fmt.Sprintf(
 				`{"targets":{"vmids":[%q],"nodes":["pve1"]},"guests":{%q:{"name":%q}}}`, vmid, vmid,
 				name))}
 	}
-	end := func(r gate.Record, how gate.Outcome) gate.Record {
+	end := func(r terms.Record, how terms.Outcome) terms.Record {
 		r.Type, r.Input, r.Outcome = "outcome", nil, how
 		return r
 	}
-	no := func(r gate.Record, id string) gate.Record {
-		r.Type, r.Failed, r.Denied = "refused", []string{id}, []gate.Reason{{ID: id + ".why",
+	no := func(r terms.Record, id string) terms.Record {
+		r.Type, r.Failed, r.Denied = "refused", []string{id}, []terms.Reason{{ID: id + ".why",
 			Msg: "no"}}
 		return r
 	}
@@ -51,16 +51,16 @@ func calls(t *testing.T) (dir string) {
 	put(a)
 	b := begin("B", "bob", "stop_guest", "106", "web") // runs at the same time
 	put(b)
-	put(gate.Record{Type: "intent", ID: "DA1", CallID: "A", Kind: "operation", Op: "ssh_exec",
+	put(terms.Record{Type: "intent", ID: "DA1", CallID: "A", Kind: "operation", Op: "ssh_exec",
 		Principal: "ann",
 		Tool:      "stop_guest", Node: "pve2"})
-	put(no(gate.Record{ID: "DB1", CallID: "B", Kind: "operation", Op: "ssh_exec", Principal: "bob",
+	put(no(terms.Record{ID: "DB1", CallID: "B", Kind: "operation", Op: "ssh_exec", Principal: "bob",
 		Tool: "stop_guest", Node: "pve1"}, "declared"))
-	put(end(b, gate.Failed))
-	put(end(a, gate.Succeeded))
+	put(end(b, terms.Failed))
+	put(end(a, terms.Succeeded))
 	put(no(begin("C", "ann", "delete_guest", "105", "db"), "protected"))
 	w := no(begin("D", "ann", "start_guest", "107", "db"), "confirmation")
-	w.Outcome = gate.Waits
+	w.Outcome = terms.Waits
 	put(w)
 	now = day.Add(72 * time.Hour)
 	put(begin("E", "bob", "list_guests", "108", "x")) // and its process is killed

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -194,31 +195,31 @@ func TestRecordsHoldNoOutput(t *testing.T) {
 	door := gate.New(gate.Options{
 		Throttle: &fair.Refusals{},
 		Decider:  allow{}, Journal: j, Ledger: allow{}, Lowerer: allow{},
-		Mode: func(context.Context) gate.Mode { return gate.Mode{} },
-		Executors: map[string]gate.Executor{"sftp_read": leaky{canary},
+		Mode: func(context.Context) terms.Mode { return terms.Mode{} },
+		Executors: map[string]terms.Executor{"sftp_read": leaky{canary},
 			"sftp_write": leaky{canary}},
-		Nodes: []gate.Node{{Name: "pve1", Default: true}},
+		Nodes: []terms.Node{{Name: "pve1", Default: true}},
 	}, leaky{canary})
-	tool := &gate.Tool{
+	tool := &terms.Tool{
 		Name:     "exec",
 		Kind:     "tool",
 		Budget:   time.Second,
 		Imports:  []string{"sftp_read", "sftp_write"},
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
-			return gate.Targets{}, nil, nil
+		Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText, error) {
+			return terms.Targets{}, nil, nil
 		},
 	}
 	a := door.Call(
 		bg,
 		gate.Request{
 			Source:    "cli",
-			Principal: gate.Principal{ID: "agent-a"},
+			Principal: terms.Principal{ID: "agent-a"},
 			Tool:      tool,
 			Arguments: []byte(`{"body":"` + canary + `"}`),
 		},
 	)
-	if a.Outcome != gate.Unknown || !strings.Contains(string(a.Output.JSON), canary) {
+	if a.Outcome != terms.Unknown || !strings.Contains(string(a.Output.JSON), canary) {
 		t.Fatalf("the call did not run: %+v", a)
 	}
 	j.Close()
@@ -239,40 +240,49 @@ func TestRecordsHoldNoOutput(t *testing.T) {
 
 type allow struct{}
 
-func (allow) Decide(context.Context, gate.Question) (gate.Decision, error) {
-	return gate.Decision{
+func (allow) Decide(context.Context, terms.Question) (terms.Decision, error) {
+	return terms.Decision{
 		Allow:    true,
-		Tier:     gate.Yellow,
+		Tier:     terms.Yellow,
 		Revision: "r1",
 		Input:    json.RawMessage(`{"args":{"bytes":20}}`),
 	}, nil
 }
-func (allow) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (allow) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
-func (allow) Script(string) gate.Command { return gate.Command{} }
-func (allow) Argv([]string) gate.Command { return gate.Command{} }
+func (allow) Script(string) terms.Command { return terms.Command{} }
+func (allow) Argv([]string) terms.Command { return terms.Command{} }
 
 type leaky struct{ canary string }
 
-func (l leaky) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+func (l leaky) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	r.Operate(ctx, abi.SFTPRead{OnNode: abi.OnNode{Node: "pve1"}, Path: "/x"})
 	r.Operate(ctx,
 		abi.SFTPWrite{OnNode: abi.OnNode{Node: "pve1"}, Path: "/x", Data: abi.Data{Text: l.canary}})
-	return gate.Output{JSON: json.RawMessage(`{"content":"` + l.canary + `"}`)}, nil
+	return terms.Output{JSON: json.RawMessage(`{"content":"` + l.canary + `"}`)}, nil
 }
 
-func (l leaky) Lookup(context.Context, gate.Question) (gate.Facts, error) {
-	return gate.Facts{}, nil
+func (l leaky) Lookup(context.Context, terms.Question) (terms.Facts, error) {
+	return terms.Facts{}, nil
 }
-func (l leaky) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+
+func (l leaky) Execute(
+	_ context.Context,
+	q terms.Question,
+	_ terms.Decision,
+) (terms.Result, error) {
 	if q.Op.Import() == "sftp_write" {
-		return gate.Result{}, &gate.OpError{Code: "lost", Message: l.canary, Outcome: gate.Unknown}
+		return terms.Result{}, &terms.OpError{
+			Code:    "lost",
+			Message: l.canary,
+			Outcome: terms.Unknown,
+		}
 	}
-	return gate.Result{Value: l.canary, Bytes: 11, SHA256: "00"}, nil
+	return terms.Result{Value: l.canary, Bytes: 11, SHA256: "00"}, nil
 }
-func (leaky) End(context.Context, *gate.Call)                       {}
-func (leaky) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+func (leaky) End(context.Context, *terms.Call)                       {}
+func (leaky) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
 func FuzzEntry(f *testing.F) {
 	f.Add("intent", "agent", `{"a":[1,2.5e-9,"<&>"]}`, "ssh_exec", int64(3), "x\x1b\u2028\xff")
@@ -283,9 +293,9 @@ func FuzzEntry(f *testing.F) {
 		for _, s := range []*string{&kind, &principal, &op, &tool} {
 			*s = strings.ToValidUTF8(*s, "?") // else encoding/json replaces what is not
 		}
-		r := gate.Record{Type: kind, Principal: principal, Input: json.RawMessage(input), Op: op,
+		r := terms.Record{Type: kind, Principal: principal, Input: json.RawMessage(input), Op: op,
 			Tool: tool, Time: time.UnixMilli(seq % 1e12),
-			Denied: []gate.Reason{{ID: op, Msg: tool}}}
+			Denied: []terms.Reason{{ID: op, Msg: tool}}}
 		s := Shadow{Time: r.Time, ID: kind, CallID: tool, Revision: principal, Tier: op,
 			Failed: []string{tool, op}, Allow: seq%2 == 0, Change: kind}
 		for _, of := range []Entry{{Record: &r}, {Shadow: &s}} {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Report is the result of Verify.
@@ -18,7 +18,7 @@ type Report struct {
 	Warnings []Problem `json:"warnings"`
 	// operations that a process allowed and began and that have no outcome although the process
 	// has ended; without their inputs
-	Unfinished []gate.Record `json:"unfinished"`
+	Unfinished []terms.Record `json:"unfinished"`
 }
 
 // OK reports whether everything that the files refer to is there, unchanged and in order. The
@@ -59,7 +59,7 @@ type chain struct {
 }
 
 type intent struct {
-	gate.Record
+	terms.Record
 	root string
 }
 

@@ -6,8 +6,8 @@ import (
 	"io"
 	"iter"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Tail prints the last calls, oldest first, and with follow goes on until ctx ends. It warns of bad
@@ -60,9 +60,9 @@ type BadLines struct {
 
 // Records yields the records among the entries, and warns of lines that are no entries, the first
 // time that they are read.
-func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[gate.Record] {
+func (b *BadLines) Records(entries iter.Seq2[Entry, error]) iter.Seq[terms.Record] {
 	all := b.told(entries)
-	return func(yield func(gate.Record) bool) {
+	return func(yield func(terms.Record) bool) {
 		for r := range all {
 			if r.Record != nil && !yield(*r.Record) {
 				return

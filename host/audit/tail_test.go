@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestTailGoesOnPastABadLine(t *testing.T) {
@@ -19,7 +19,7 @@ func TestTailGoesOnPastABadLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, id := range []string{"c1", "c2", "c3"} {
-		r := gate.Record{Type: "refused", Kind: "call", CallID: id, Time: time.Now(),
+		r := terms.Record{Type: "refused", Kind: "call", CallID: id, Time: time.Now(),
 			Tool: "tool-" + id}
 		if err := j.Intent(context.Background(), r, false); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // An end of a chain that somebody saw shows every change of what stands before it, also of the
@@ -37,7 +37,7 @@ func TestAnEndThatWasSeenShowsThatTheNewestFileWasChanged(t *testing.T) {
 			var tip Tip
 			for n := range 5 {
 				if err := j.Intent(t.Context(),
-					gate.Record{Type: "refused", ID: string(rune('a' + n))}, false); err != nil {
+					terms.Record{Type: "refused", ID: string(rune('a' + n))}, false); err != nil {
 					t.Fatal(err)
 				}
 				if n == 2 {

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // printTree prints records for people: each call once it has ended, with its operations and how
@@ -31,7 +31,7 @@ func printTree(w io.Writer, records iter.Seq[told]) error {
 		} else {
 			c := calls[r.CallID]
 			if c == nil {
-				c = &callTree{host: r.Host, outcomes: map[string]gate.Record{}}
+				c = &callTree{host: r.Host, outcomes: map[string]terms.Record{}}
 				calls[r.CallID] = c
 			}
 			if c.add(*r.Record) {
@@ -57,13 +57,13 @@ func printTree(w io.Writer, records iter.Seq[told]) error {
 // callTree is what is known of one call.
 type callTree struct {
 	host     string // "" if there is one alone
-	call     *gate.Record
-	ops      []gate.Record
-	outcomes map[string]gate.Record // by decision
+	call     *terms.Record
+	ops      []terms.Record
+	outcomes map[string]terms.Record // by decision
 }
 
 // add reports whether the call is over.
-func (c *callTree) add(r gate.Record) bool {
+func (c *callTree) add(r terms.Record) bool {
 	switch {
 	case r.Type == "outcome":
 		c.outcomes[r.ID] = r
@@ -81,10 +81,10 @@ func (c *callTree) String() string {
 	var b strings.Builder
 	call := c.call
 	if call == nil { // its intent is in a file that is gone, or it is still to come
-		call = &gate.Record{Tool: "?"}
+		call = &terms.Record{Tool: "?"}
 		if len(c.ops) > 0 {
 			op := c.ops[0]
-			call = &gate.Record{Time: op.Time, CallID: op.CallID, Principal: op.Principal,
+			call = &terms.Record{Time: op.Time, CallID: op.CallID, Principal: op.Principal,
 				Tool: op.Tool}
 		}
 	}
@@ -115,7 +115,7 @@ func (c *callTree) String() string {
 
 // answer tells what a person said about a call that waited.
 func answer(r told) string {
-	v := gate.Verdict{By: "?"}
+	v := terms.Verdict{By: "?"}
 	if r.Verdict != nil {
 		v = *r.Verdict
 	}
@@ -138,7 +138,7 @@ func answer(r told) string {
 	case r.Type == "intent":
 		b.WriteString("? no outcome: its process ended before it could say whether the answer " +
 			"counts")
-	case r.Outcome != gate.Succeeded:
+	case r.Outcome != terms.Succeeded:
 		b.WriteString("! the answer was not taken: it came too late, or cannot be kept")
 	default:
 		b.WriteString("✓ the answer counts, " + lasts)
@@ -160,8 +160,8 @@ func (s Shadow) String() string {
 }
 
 // end tells how a call or an operation ended.
-func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
-	if r.Type == "refused" && r.Outcome == gate.Waits {
+func (c *callTree) end(b *strings.Builder, indent string, r terms.Record) {
+	if r.Type == "refused" && r.Outcome == terms.Waits {
 		b.WriteString(indent + "… WAITS for a person: nothing has run")
 		return
 	}
@@ -181,7 +181,7 @@ func (c *callTree) end(b *strings.Builder, indent string, r gate.Record) {
 		return
 	}
 	mark := "✓"
-	if o.Outcome != gate.Succeeded {
+	if o.Outcome != terms.Succeeded {
 		mark = "!"
 	}
 	fmt.Fprintf(b, "%s%s %s", indent, mark, clean(string(o.Outcome)))
@@ -225,7 +225,7 @@ func (g guest) of(id string) string {
 }
 
 // About says in one line what a record of a decision is about, for people.
-func About(r gate.Record) string { return summary(r.Input) }
+func About(r terms.Record) string { return summary(r.Input) }
 
 // summary picks what a person looks for out of a policy input: targets, command, file, address. It
 // leaves out what it does not know.
@@ -251,7 +251,7 @@ func summary(input json.RawMessage) string {
 			Host   string `json:"host"`
 			Path   string `json:"path"`
 		} `json:"http"`
-		Confirmation gate.Confirmation `json:"confirmation"`
+		Confirmation terms.Confirmation `json:"confirmation"`
 	}
 	if json.Unmarshal(input, &in) != nil {
 		return ""
@@ -291,7 +291,7 @@ func summary(input json.RawMessage) string {
 }
 
 // approvers names who said yes, with their tickets.
-func approvers(c gate.Confirmation) string {
+func approvers(c terms.Confirmation) string {
 	if len(c.Answers) == 0 {
 		return c.By
 	}

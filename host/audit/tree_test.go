@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestTree(t *testing.T) {
 	j := open(t, Options{})
 	when := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
 	exit := 0
-	write := func(r gate.Record) {
+	write := func(r terms.Record) {
 		t.Helper()
 		r.Time, r.CallID, r.Principal, r.Tool = when, cmp.Or(r.CallID, "c1"), "agent-a", "exec"
 		var err error
@@ -33,7 +33,7 @@ func TestTree(t *testing.T) {
 		}
 	}
 	write(
-		gate.Record{
+		terms.Record{
 			Type:   "intent",
 			Kind:   "call",
 			ID:     "1",
@@ -46,11 +46,11 @@ func TestTree(t *testing.T) {
 		},
 	)
 	write(
-		gate.Record{Type: "intent", Kind: "call", ID: "9", CallID: "c2", Tier: "green",
+		terms.Record{Type: "intent", Kind: "call", ID: "9", CallID: "c2", Tier: "green",
 			Source: "http"},
 	)
 	write(
-		gate.Record{
+		terms.Record{
 			Type:  "intent",
 			Kind:  "operation",
 			ID:    "2",
@@ -64,11 +64,11 @@ func TestTree(t *testing.T) {
 		},
 	)
 	write(
-		gate.Record{Type: "outcome", Kind: "operation", ID: "2", Outcome: gate.Succeeded,
+		terms.Record{Type: "outcome", Kind: "operation", ID: "2", Outcome: terms.Succeeded,
 			Exit: &exit, Bytes: 7, DurationUS: 1500},
 	)
 	write(
-		gate.Record{
+		terms.Record{
 			Type:   "refused",
 			Kind:   "operation",
 			ID:     "3",
@@ -76,20 +76,20 @@ func TestTree(t *testing.T) {
 			Phase:  "lookup",
 			Node:   "pve1",
 			Failed: []string{"binding", "path"},
-			Denied: []gate.Reason{{ID: "path", Msg: "not a path of this call"}},
+			Denied: []terms.Reason{{ID: "path", Msg: "not a path of this call"}},
 			Input: json.RawMessage(
 				`{"file":{"action":"read","path":"/etc/shadow","local":false}}`,
 			),
 		},
 	)
 	write(
-		gate.Record{Type: "outcome", Kind: "call", ID: "1", Outcome: gate.Succeeded, Refused: 1,
+		terms.Record{Type: "outcome", Kind: "call", ID: "1", Outcome: terms.Succeeded, Refused: 1,
 			DurationUS: 12_345_678},
 	)
 	write(
-		gate.Record{Type: "refused", Kind: "call", ID: "5", CallID: "c3",
+		terms.Record{Type: "refused", Kind: "call", ID: "5", CallID: "c3",
 			Failed: []string{"protected"},
-			Denied: []gate.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}}},
+			Denied: []terms.Reason{{ID: "protected", Msg: "103 is protected:\nbackup"}}},
 	)
 	j.Close()
 	var b strings.Builder
@@ -129,7 +129,7 @@ func FuzzTree(f *testing.F) {
 		`{"command":{"calls":[{"argv":["a b","\r\n"]}]},"file":{"path":"\u0007"}}`,
 	)
 	f.Fuzz(func(t *testing.T, kind, typ, op, msg, who, input string) {
-		r := gate.Record{
+		r := terms.Record{
 			Kind:      kind,
 			Type:      typ,
 			Op:        op,
@@ -141,9 +141,9 @@ func FuzzTree(f *testing.F) {
 			Source:    who,
 			Code:      msg,
 			SHA256:    who,
-			Outcome:   gate.Outcome(msg),
+			Outcome:   terms.Outcome(msg),
 			Failed:    []string{msg},
-			Denied:    []gate.Reason{{ID: who, Msg: msg}},
+			Denied:    []terms.Reason{{ID: who, Msg: msg}},
 			Input:     json.RawMessage(input),
 		}
 		end := r
@@ -170,30 +170,30 @@ func TestTreeShowsApprovals(t *testing.T) {
 	j := open(t, Options{})
 	at := time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
 	red := `{"targets":{"vmids":["105"]},"confirmation":{"state":"%s","by":"%s"}}`
-	yes := &gate.Verdict{Request: "s20f", Approve: true, By: "ann", Channel: "web"}
-	for i, r := range []gate.Record{
-		{Type: "refused", Kind: "call", ID: "1", CallID: "c1", Outcome: gate.Waits,
-			Failed: []string{"confirmation"}, Denied: []gate.Reason{{ID: "confirmation",
+	yes := &terms.Verdict{Request: "s20f", Approve: true, By: "ann", Channel: "web"}
+	for i, r := range []terms.Record{
+		{Type: "refused", Kind: "call", ID: "1", CallID: "c1", Outcome: terms.Waits,
+			Failed: []string{"confirmation"}, Denied: []terms.Reason{{ID: "confirmation",
 				Msg: "needs a person"}}, Input: json.RawMessage(fmt.Sprintf(red, "none", ""))},
 		{Type: "intent", Kind: "approval", ID: "2", CallID: "c1", Op: "approve", Verdict: yes},
 		{Type: "outcome", Kind: "approval", ID: "2", CallID: "c1", Op: "approve", Verdict: yes,
-			Outcome: gate.Succeeded},
+			Outcome: terms.Succeeded},
 		{Type: "intent", Kind: "call", ID: "3", CallID: "c2",
 			Input: json.RawMessage(fmt.Sprintf(red, "approved", "ann"))},
-		{Type: "outcome", Kind: "call", ID: "3", CallID: "c2", Outcome: gate.Succeeded},
+		{Type: "outcome", Kind: "call", ID: "3", CallID: "c2", Outcome: terms.Succeeded},
 		{Type: "intent", Kind: "approval", ID: "4", CallID: "c3", Op: "deny",
-			Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli",
+			Verdict: &terms.Verdict{Request: "x\x1b", By: "bob", Channel: "cli",
 				Note: "not\ntoday"}},
 		{Type: "outcome", Kind: "approval", ID: "4", CallID: "c3", Op: "deny",
-			Verdict: &gate.Verdict{Request: "x\x1b", By: "bob", Channel: "cli",
-				Note: "not\ntoday"}, Outcome: gate.Failed},
+			Verdict: &terms.Verdict{Request: "x\x1b", By: "bob", Channel: "cli",
+				Note: "not\ntoday"}, Outcome: terms.Failed},
 		{Type: "intent", Kind: "approval", ID: "5", CallID: "c4", Op: "approve"},
 	} {
 		r.Time, r.Principal, r.Tool = at.Add(
 			time.Duration(i)*time.Second), "agent-a", "delete_guest"
 		write := j.Outcome
 		if r.Type != "outcome" {
-			write = func(ctx context.Context, r gate.Record) error {
+			write = func(ctx context.Context, r terms.Record) error {
 				return j.Intent(ctx, r,
 					false)
 			}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const pollEvery = 200 * time.Millisecond
@@ -28,7 +28,7 @@ type Union []Member
 // told is a record of a host, or else what its candidate policy answers.
 type told struct {
 	Host string `json:"host,omitempty"`
-	*gate.Record
+	*terms.Record
 	Shadow *Shadow `json:"shadow,omitempty"`
 }
 

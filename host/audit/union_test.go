@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // written makes a journal of calls of these minutes of a day.
@@ -23,12 +23,12 @@ func written(t *testing.T, host string, minutes []int) Member {
 	slices.Sort(minutes)
 	for i, minute := range minutes {
 		now = day.Add(time.Duration(minute) * time.Minute)
-		r := gate.Record{Type: "intent", ID: fmt.Sprint(host, i), CallID: fmt.Sprint(host, i),
+		r := terms.Record{Type: "intent", ID: fmt.Sprint(host, i), CallID: fmt.Sprint(host, i),
 			Kind: "call", Principal: []string{"ann", "bob"}[i%2], Tool: "t", Time: now}
 		if err := j.Intent(t.Context(), r, false); err != nil {
 			t.Fatal(err)
 		}
-		r.Type, r.Outcome = "outcome", gate.Succeeded
+		r.Type, r.Outcome = "outcome", terms.Succeeded
 		if err := j.Outcome(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"golang.org/x/sys/unix"
 )
 
@@ -270,7 +270,7 @@ func follows(c *chain, name string, e Entry) error {
 	return nil
 }
 
-func (v *verifier) note(name string, line int64, root string, r *gate.Record) {
+func (v *verifier) note(name string, line int64, root string, r *terms.Record) {
 	for _, rev := range []string{r.Revision, r.CallRev} {
 		if _, known := v.revs[rev]; rev != "" && !known {
 			v.revs[rev] = Problem{File: name, Line: line}

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
@@ -37,7 +37,7 @@ type Journal struct {
 	began   time.Time  // time in the newest name
 	seq     int64      // of the next entry
 	prev    string     // hash of the last entry
-	pending []gate.Record
+	pending []terms.Record
 	// the policy that decides now, as it was kept
 	revision string
 	bundle   []byte

@@ -21,12 +21,12 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-var _ gate.Executor = (*Blobs)(nil)
+var _ terms.Executor = (*Blobs)(nil)
 
 // Entry is what the index knows of a blob.
 type Entry struct {
@@ -167,16 +167,16 @@ func (b *Blobs) keep(
 	kind, _, err := mime.ParseMediaType(media)
 	switch ttl = cmp.Or(ttl, b.opts.TTL); {
 	case principal == "":
-		return Entry{}, gate.Fail("bad_request", "a blob needs an owner")
+		return Entry{}, terms.Fail("bad_request", "a blob needs an owner")
 	case name == "" || utf8.RuneCountInString(name) > 128 || strings.ContainsFunc(name, unfit):
-		return Entry{}, gate.Fail("bad_request",
+		return Entry{}, terms.Fail("bad_request",
 			"name: want 1 to 128 characters that show, without slashes")
 	case err != nil || len(media) > 128 || !strings.Contains(kind, "/"):
-		return Entry{}, gate.Fail("bad_request", "mime: want a media type such as text/plain")
+		return Entry{}, terms.Fail("bad_request", "mime: want a media type such as text/plain")
 	case ttl < time.Second || ttl > maxTTL:
-		return Entry{}, gate.Fail("bad_request", "ttl_s: want 1 to %d", int(maxTTL.Seconds()))
+		return Entry{}, terms.Fail("bad_request", "ttl_s: want 1 to %d", int(maxTTL.Seconds()))
 	case int64(len(data)) > b.opts.MaxBytes:
-		return Entry{}, gate.Fail("too_large",
+		return Entry{}, terms.Fail("too_large",
 			"%d bytes are more than the %d of one blob (blob.max_bytes)", len(data),
 			b.opts.MaxBytes)
 	}
@@ -185,11 +185,11 @@ func (b *Blobs) keep(
 	e := Entry{ID: newID(), Principal: principal, Name: name, MIME: media, Bytes: int64(len(data)),
 		SHA256: digest(data), Created: now, Expires: now.Add(ttl)}
 	if err := b.write(e.ID, data); err != nil {
-		return Entry{}, gate.Fail("failed", "keeping a blob: %v", err)
+		return Entry{}, terms.Fail("failed", "keeping a blob: %v", err)
 	}
 	if err := b.opts.Index.AddBlob(ctx, e, b.opts.PerPrincipal); err != nil {
 		b.remove(e.ID)
-		return Entry{}, gate.Fail("full", "%v", err)
+		return Entry{}, terms.Fail("full", "%v", err)
 	}
 	return e, nil
 }
@@ -235,57 +235,58 @@ func (b *Blobs) expire(ctx context.Context) {
 }
 
 // Lookup has nothing to find out: neither operation is decided as a lookup.
-func (b *Blobs) Lookup(context.Context, gate.Question) (gate.Facts, error) {
-	return gate.Facts{}, gate.Fail("bad_request", "blobs have no facts to look up")
+func (b *Blobs) Lookup(context.Context, terms.Question) (terms.Facts, error) {
+	return terms.Facts{}, terms.Fail("bad_request", "blobs have no facts to look up")
 }
 
-// Execute writes or reads a blob of the caller. The error is a *gate.OpError.
+// Execute writes or reads a blob of the caller. The error is a *terms.OpError.
 func (b *Blobs) Execute(
-	ctx context.Context, q gate.Question, d gate.Decision,
-) (gate.Result, error) {
+	ctx context.Context, q terms.Question, d terms.Decision,
+) (terms.Result, error) {
 	if !d.Allow {
-		return gate.Result{}, gate.Fail("refused", "%s was not allowed", q.Op.Import())
+		return terms.Result{}, terms.Fail("refused", "%s was not allowed", q.Op.Import())
 	}
 	who := q.Call.Principal.ID
 	switch op := q.Op.(type) {
 	case abi.BlobWrite:
 		data, err := op.Bytes()
 		if err != nil || len(data) > maxData || op.TTLS < 0 || op.TTLS > 1<<31 {
-			return gate.Result{}, gate.Fail("bad_request",
+			return terms.Result{}, terms.Fail("bad_request",
 				"want at most %d bytes as text or base64, and ttl_s not negative", maxData)
 		}
 		if err := screened(q, data); err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 		e, err := b.keep(ctx, who, op.Name, op.MIME, data, time.Duration(op.TTLS)*time.Second)
 		if err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
-		return gate.Result{Value: abi.BlobWriteResponse{Blob: e.ID, URI: scheme + e.ID,
+		return terms.Result{Value: abi.BlobWriteResponse{Blob: e.ID, URI: scheme + e.ID,
 			Bytes: e.Bytes, SHA256: e.SHA256}, Bytes: e.Bytes, SHA256: e.SHA256}, nil
 	case abi.BlobRead:
 		if op.Local != "" && (b.opts.Save == nil || op.Offset != 0 || op.MaxBytes != 0) {
-			return gate.Result{}, gate.Fail("bad_request",
+			return terms.Result{}, terms.Fail("bad_request",
 				"a blob is copied to the workspace as a whole, without offset and max_bytes, on a "+
 					"host that has one")
 		}
 		e, data, err := b.load(ctx, who, op)
 		if err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 		if op.Local != "" {
 			if err := screened(q, data); err != nil {
-				return gate.Result{}, err
+				return terms.Result{}, err
 			}
 			return b.copy(e, data, op)
 		}
 		return part(e, data, op, d.Obligations.MaxBytes), nil
 	}
-	return gate.Result{}, gate.Fail("bad_request", "%s is not an operation of blobs", q.Op.Import())
+	return terms.Result{}, terms.Fail("bad_request", "%s is not an operation of blobs",
+		q.Op.Import())
 }
 
 // screened returns why the data must not be handed over.
-func screened(q gate.Question, data []byte) error {
+func screened(q terms.Question, data []byte) error {
 	if q.Screen == nil {
 		return nil
 	}
@@ -299,25 +300,25 @@ func screened(q gate.Question, data []byte) error {
 func (b *Blobs) load(
 	ctx context.Context, principal string, op abi.BlobRead,
 ) (Entry, []byte, error) {
-	id, none := strings.TrimPrefix(op.Blob, scheme), gate.Fail("not_found", "%v", ErrNone)
+	id, none := strings.TrimPrefix(op.Blob, scheme), terms.Fail("not_found", "%v", ErrNone)
 	if !idForm.MatchString(id) || op.Offset < 0 || op.MaxBytes < 0 {
-		return Entry{}, nil, gate.Fail("bad_request",
+		return Entry{}, nil, terms.Fail("bad_request",
 			"want the id of a blob, and offset and max_bytes that are not negative")
 	}
 	e, err := b.opts.Index.Blob(ctx, principal, id)
 	switch {
 	case err != nil && !errors.Is(err, ErrNone):
-		return Entry{}, nil, gate.Fail("failed", "%v", err)
+		return Entry{}, nil, terms.Fail("failed", "%v", err)
 	case err != nil || e.ID != id || e.Principal != principal:
 		return Entry{}, nil, none
 	}
 	f, err := b.root.Open(id)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Entry{}, nil, gate.Fail("not_found", "the bytes of blob %s are not on this host: "+
+		return Entry{}, nil, terms.Fail("not_found", "the bytes of blob %s are not on this host: "+
 			"they are on the one that made it, until that ends; make it again", id)
 	}
 	if err != nil {
-		return Entry{}, nil, gate.Fail("failed", "reading blob %s: %v", id, err)
+		return Entry{}, nil, terms.Fail("failed", "reading blob %s: %v", id, err)
 	}
 	defer f.Close()
 	n := max(0, min(cmp.Or(op.MaxBytes, maxData), maxData, e.Bytes-op.Offset))
@@ -327,11 +328,11 @@ func (b *Blobs) load(
 	data := make([]byte, n)
 	got, err := f.ReadAt(data, op.Offset)
 	if err != nil && err != io.EOF {
-		return Entry{}, nil, gate.Fail("failed", "reading blob %s: %v", id, err)
+		return Entry{}, nil, terms.Fail("failed", "reading blob %s: %v", id, err)
 	}
 	// part of a file has no digest
 	if int64(got) != n || op.Local != "" && digest(data) != e.SHA256 {
-		return Entry{}, nil, gate.Fail("failed",
+		return Entry{}, nil, terms.Fail("failed",
 			"blob %s differs from what was stored: its file in blob.dir "+
 				"was cut or changed; make it again", id)
 	}
@@ -339,16 +340,16 @@ func (b *Blobs) load(
 }
 
 // copy writes a whole blob to a new file in its owner's workspace, which outlives the blob.
-func (b *Blobs) copy(e Entry, data []byte, op abi.BlobRead) (gate.Result, error) {
+func (b *Blobs) copy(e Entry, data []byte, op abi.BlobRead) (terms.Result, error) {
 	if err := b.opts.Save(e.Principal, op.Local, bytes.NewReader(data)); err != nil {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
-	return gate.Result{Value: abi.WriteResponse{Bytes: e.Bytes, SHA256: e.SHA256, Local: op.Local},
+	return terms.Result{Value: abi.WriteResponse{Bytes: e.Bytes, SHA256: e.SHA256, Local: op.Local},
 		Bytes: e.Bytes, SHA256: e.SHA256}, nil
 }
 
 // part returns as many of the bytes from the offset as the operation and the decision allow.
-func part(e Entry, data []byte, op abi.BlobRead, most int64) gate.Result {
+func part(e Entry, data []byte, op abi.BlobRead, most int64) terms.Result {
 	n := int64(len(data))
 	for _, limit := range []int64{op.MaxBytes, most} {
 		if limit > 0 {
@@ -361,11 +362,11 @@ func part(e Entry, data []byte, op abi.BlobRead, most int64) gate.Result {
 	} else {
 		v.B64 = base64.StdEncoding.EncodeToString(text)
 	}
-	return gate.Result{Value: v, Bytes: n}
+	return terms.Result{Value: v, Bytes: n}
 }
 
 // End has nothing to free: a blob outlives its call.
-func (b *Blobs) End(context.Context, *gate.Call) {}
+func (b *Blobs) End(context.Context, *terms.Call) {}
 
 func digest(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -78,15 +78,15 @@ func lab(t *testing.T, o Options) (*Blobs, *index) {
 	return b, x
 }
 
-func do(b *Blobs, who string, op abi.Op) (gate.Result, error) {
+func do(b *Blobs, who string, op abi.Op) (terms.Result, error) {
 	return b.Execute(context.Background(),
-		gate.Question{Call: &gate.Call{Principal: gate.Principal{ID: who}}, Op: op},
-		gate.Decision{Allow: true})
+		terms.Question{Call: &terms.Call{Principal: terms.Principal{ID: who}}, Op: op},
+		terms.Decision{Allow: true})
 }
 
 func wants(t *testing.T, err error, code, words string) {
 	t.Helper()
-	op := (*gate.OpError)(nil)
+	op := (*terms.OpError)(nil)
 	if !errors.As(err, &op) || op.Code != code || !strings.Contains(op.Message, words) {
 		t.Errorf("error %v, want code %s with %q", err, code, words)
 	}
@@ -177,8 +177,8 @@ func TestOnlyTheOwnerCanReadABlob(t *testing.T) {
 		t.Errorf("on disk after the first one expired: %v", f)
 	}
 	if _, err := b.Execute(context.Background(),
-		gate.Question{Call: &gate.Call{},
-			Op: abi.BlobRead{Blob: w.Blob}}, gate.Decision{}); err == nil {
+		terms.Question{Call: &terms.Call{},
+			Op: abi.BlobRead{Blob: w.Blob}}, terms.Decision{}); err == nil {
 		t.Error("what was not allowed was done")
 	}
 }
@@ -359,7 +359,7 @@ func TestACopyInTheWorkspaceIsWholeAndItsOwners(t *testing.T) {
 	saved := map[string]string{}
 	b, _ := lab(t, Options{Save: func(principal, local string, data io.Reader) error {
 		if local == "taken" {
-			return gate.Fail("exists", "there already")
+			return terms.Fail("exists", "there already")
 		}
 		body, err := io.ReadAll(data)
 		saved[principal+" "+local] = string(body)

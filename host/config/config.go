@@ -25,7 +25,6 @@ import (
 	"github.com/caponier-mcp/caponier/host/export"
 	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/keyless"
 	"github.com/caponier-mcp/caponier/host/observe"
@@ -34,6 +33,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
@@ -80,14 +80,14 @@ func (c *Config) Where(key string) string {
 func (c *Config) Line(key string) int { return c.loader.lines[key] }
 
 // Caller returns the principal on stdio and in a terminal.
-func (c *Config) Caller() (gate.Principal, error) {
+func (c *Config) Caller() (terms.Principal, error) {
 	if c.CLI.Principal == "" {
-		return gate.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name the caller on "+
+		return terms.Principal{}, fmt.Errorf("%s: [cli] principal is not set: name the caller on "+
 			"stdio and in this terminal", c.File)
 	}
 	p := c.Identity.Configured(c.CLI.Principal)
 	if p.ID == "host" {
-		return gate.Principal{}, fmt.Errorf("%s: [cli] principal = %q is the host itself: name "+
+		return terms.Principal{}, fmt.Errorf("%s: [cli] principal = %q is the host itself: name "+
 			"the caller", c.File, p.ID)
 	}
 	return p, nil

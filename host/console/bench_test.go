@@ -14,7 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/console"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // large writes a journal of a year with records of some 2 KiB, and returns the id of a call of it.
@@ -29,20 +29,20 @@ func large(b *testing.B, dir string, bytes int64) (some string) {
 	for i := 0; n < bytes; i++ {
 		now = now.Add(each)
 		id := fmt.Sprintf("c%09d", i)
-		c := gate.Record{Type: "intent", Time: now, ID: id + "d", CallID: id, Kind: "call",
+		c := terms.Record{Type: "intent", Time: now, ID: id + "d", CallID: id, Kind: "call",
 			Principal: fmt.Sprintf("agent-%d", rnd.IntN(20)), Tier: "yellow", Source: "http",
 			Tool: fmt.Sprintf("tool_%d", rnd.IntN(60)), Revision: "r1"}
 		c.Input = json.RawMessage(fmt.Sprintf(`{"targets":{"vmids":["%d"],"nodes":["pve%d"]},`+
 			`"guests":{},"fill":%q}`, 100+rnd.IntN(2000), rnd.IntN(8), fill))
 		op := c
 		op.ID, op.Kind, op.Op, op.Node = id+"o", "operation", "ssh_exec", "pve1"
-		all := []gate.Record{c, op, op, c}
-		all[2].Type, all[2].Input, all[2].Outcome = "outcome", nil, gate.Succeeded
-		all[3].Type, all[3].Input, all[3].Outcome = "outcome", nil, gate.Succeeded
+		all := []terms.Record{c, op, op, c}
+		all[2].Type, all[2].Input, all[2].Outcome = "outcome", nil, terms.Succeeded
+		all[3].Type, all[3].Input, all[3].Outcome = "outcome", nil, terms.Succeeded
 		switch rnd.IntN(50) {
 		case 0:
 			all[1].Type, all[1].Failed = "refused", []string{"protected"}
-			all[3].Outcome = gate.Failed
+			all[3].Outcome = terms.Failed
 			all = slices.Delete(all, 2, 3)
 		case 1:
 			all[0].Type, all[0].Failed = "refused", []string{"rates"}
@@ -77,7 +77,7 @@ func BenchmarkPages(b *testing.B) {
 	b.Logf("%d entries indexed in %s, %d MB of index", entries,
 		time.Since(began).Round(time.Second), info.Size()>>20)
 	w.c = console.New(console.Options{Viewers: []string{"*"}, Index: x,
-		Plan: func(string, []gate.Record) (string, error) { return "", nil }})
+		Plan: func(string, []terms.Record) (string, error) { return "", nil }})
 	past := func(days int) string {
 		return time.Now().Add(-time.Duration(days) * 24 * time.Hour).Format(time.DateOnly)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const (
@@ -118,8 +118,8 @@ type tree struct {
 
 // branch is a decision, and what came of it.
 type branch struct {
-	gate.Record
-	End   *gate.Record // its outcome, nil for none
+	terms.Record
+	End   *terms.Record // its outcome, nil for none
 	Input string
 }
 
@@ -135,7 +135,7 @@ func (c *Console) call(w http.ResponseWriter, r *http.Request, v Visit) {
 		return
 	}
 	t := tree{Found: f}
-	ends := map[string]*gate.Record{}
+	ends := map[string]*terms.Record{}
 	for _, r := range records {
 		if r.Type == "outcome" {
 			ends[r.ID] = &r
@@ -176,7 +176,7 @@ func indented(input json.RawMessage) string {
 
 func (c *Console) explain(w http.ResponseWriter, r *http.Request, v Visit) {
 	f, records, _, err := c.opt.Index.Call(r.Context(), r.PathValue("id"))
-	at := slices.IndexFunc(records, func(x gate.Record) bool {
+	at := slices.IndexFunc(records, func(x terms.Record) bool {
 		return x.ID == r.PathValue("decision") && x.Type != "outcome"
 	})
 	if err != nil || at < 0 {

@@ -18,7 +18,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/console"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func must(t testing.TB, err error) {
@@ -37,7 +37,7 @@ type world struct {
 	cell   string     // in every table
 }
 
-func newWorld(t testing.TB, records ...gate.Record) *world {
+func newWorld(t testing.TB, records ...terms.Record) *world {
 	w := &world{t: t, dir: t.TempDir(), cell: "cell"}
 	j, err := audit.Open(audit.Options{Dir: w.dir})
 	must(t, err)
@@ -58,8 +58,8 @@ func newWorld(t testing.TB, records ...gate.Record) *world {
 	}
 	w.c = console.New(console.Options{Viewers: []string{"ann", "bob"}, Freezers: []string{"ann"},
 		Index:   x,
-		Plan:    func(string, []gate.Record) (string, error) { return w.cell, nil },
-		Explain: func(context.Context, gate.Record) (string, error) { return w.cell, nil },
+		Plan:    func(string, []terms.Record) (string, error) { return w.cell, nil },
+		Explain: func(context.Context, terms.Record) (string, error) { return w.cell, nil },
 		Panels: []console.Panel{{Name: "one", Title: "One",
 			Load: func(context.Context) ([]console.Table, error) {
 				return []console.Table{table()}, nil
@@ -92,8 +92,8 @@ func (w *world) get(path string) string {
 	return body
 }
 
-func call(id, field, value string) gate.Record {
-	r := gate.Record{Type: "intent", ID: "d" + id, CallID: id, Kind: "call", Principal: "ann",
+func call(id, field, value string) terms.Record {
+	r := terms.Record{Type: "intent", ID: "d" + id, CallID: id, Kind: "call", Principal: "ann",
 		Tool: "stop_guest", Tier: "yellow"}
 	v := reflect.ValueOf(&r).Elem().FieldByName(field)
 	if v.IsValid() && v.Kind() == reflect.String {
@@ -132,7 +132,7 @@ func harmless(page string) error {
 // page it stays text.
 func TestWhatOthersWroteStaysText(t *testing.T) {
 	var fields []string
-	for f := range reflect.TypeFor[gate.Record]().Fields() {
+	for f := range reflect.TypeFor[terms.Record]().Fields() {
 		if f.Type.Kind() == reflect.String && f.Name != "Type" && f.Name != "Kind" &&
 			f.Name != "CallID" {
 			fields = append(fields, f.Name)
@@ -140,7 +140,7 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 	}
 	fields = append(fields, "CallID", "Kind", "Plugin.Name", "Plugin.Version", "Plugin.Digest",
 		"Failed", "Denied.ID", "Denied.Msg", "Input", "vmid", "guest", "argv", "path", "node")
-	var records []gate.Record
+	var records []terms.Record
 	for _, value := range hostile {
 		for _, field := range fields {
 			id := fmt.Sprintf("c%04d", len(records))
@@ -189,7 +189,7 @@ func TestWhatOthersWroteStaysText(t *testing.T) {
 }
 
 // filled is a call with an operation that was refused, and a value in one field of both.
-func filled(id, field, value string) []gate.Record {
+func filled(id, field, value string) []terms.Record {
 	in := map[string]any{"targets": map[string]any{"vmids": []string{"105"},
 		"nodes": []string{"pve1"}}, "guests": map[string]any{"105": map[string]any{"name": "db"}}}
 	switch field {
@@ -213,8 +213,8 @@ func filled(id, field, value string) []gate.Record {
 		op.Kind = "operation"
 	}
 	op.Type, op.ID, op.Failed = "refused", op.ID+"o", []string{"check"}
-	op.Denied = []gate.Reason{{ID: "check", Msg: "no"}}
-	for _, r := range []*gate.Record{&c, &op} {
+	op.Denied = []terms.Reason{{ID: "check", Msg: "no"}}
+	for _, r := range []*terms.Record{&c, &op} {
 		r.Input, _ = json.Marshal(in)
 		switch field {
 		case "Plugin.Name":
@@ -234,9 +234,9 @@ func filled(id, field, value string) []gate.Record {
 	end := c
 	end.Type, end.Input = "outcome", nil
 	if end.Outcome == "" {
-		end.Outcome = gate.Failed
+		end.Outcome = terms.Failed
 	}
-	return []gate.Record{c, op, end}
+	return []terms.Record{c, op, end}
 }
 
 func TestWhoIsNotNamedSeesNothing(t *testing.T) {
@@ -340,7 +340,7 @@ func TestOnePersonHasOnePageAtATime(t *testing.T) {
 }
 
 func TestTheConsoleAnswersWhatTheQueryAnswers(t *testing.T) {
-	var records []gate.Record
+	var records []terms.Record
 	tools, people := []string{"stop_guest", "start_guest", "list"}, []string{"ann", "bob"}
 	for i := range 120 {
 		r := filled(fmt.Sprintf("c%04d", i), "", "")
@@ -348,7 +348,7 @@ func TestTheConsoleAnswersWhatTheQueryAnswers(t *testing.T) {
 			r[k].Tool, r[k].Principal = tools[i%3], people[i/3%2]
 			r[k].Node = []string{"", "pve1", "pve2"}[i/5%3]
 		}
-		r[2].Outcome = []gate.Outcome{gate.Succeeded, gate.Failed, gate.Unknown}[i/7%3]
+		r[2].Outcome = []terms.Outcome{terms.Succeeded, terms.Failed, terms.Unknown}[i/7%3]
 		records = append(records, r[:3-i%2]...)
 	}
 	w := newWorld(t, records...)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 //go:embed console.html
@@ -38,9 +38,9 @@ type Options struct {
 
 	Index *index.Index
 	// Plan tells for people what a call planned and did, from its records.
-	Plan func(call string, records []gate.Record) (string, error)
+	Plan func(call string, records []terms.Record) (string, error)
 	// Explain tells why a recorded decision was made.
-	Explain func(ctx context.Context, r gate.Record) (string, error)
+	Explain func(ctx context.Context, r terms.Record) (string, error)
 	Panels  []Panel
 	// Frozen lists what is frozen, and Freeze freezes as `caponier freeze` does.
 	Frozen func(context.Context) (Table, error)

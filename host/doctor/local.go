@@ -15,9 +15,9 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
@@ -163,7 +163,7 @@ func (l *local) commands(ctx context.Context, lock *plugin.Lock, site *load.Site
 				"can run none: its author has to declare them", t.Kind, t.Name, t.Plugin.Name)
 		}
 		for _, cmd := range t.Commands {
-			if cmd != gate.CallersText && !slices.Contains(known, cmd) {
+			if cmd != terms.CallersText && !slices.Contains(known, cmd) {
 				l.found("commands", Warn, edit(l.data(), 1)+"   # describe it under binaries, "+
 					"if it is a program of this site", "%s %s of plugin %s declares %q, which "+
 					"no command grammar describes: it cannot run that", t.Kind, t.Name,
@@ -175,7 +175,7 @@ func (l *local) commands(ctx context.Context, lock *plugin.Lock, site *load.Site
 
 // caller examines what the principal of stdio and of this terminal may use.
 func (l *local) caller(ctx context.Context, lock *plugin.Lock, site *load.Site,
-	hidden func(*gate.Tool) string) {
+	hidden func(*terms.Tool) string) {
 	p, err := l.c.Caller()
 	if err != nil {
 		l.found("principal", Fail, l.set("cli", "principal", `"local"`), "%v", err)
@@ -183,10 +183,10 @@ func (l *local) caller(ctx context.Context, lock *plugin.Lock, site *load.Site,
 	}
 	visible := 0
 	for _, t := range lock.Tools() {
-		d, err := site.Decide(ctx, gate.Question{ID: "list", Kind: gate.KindVisible,
+		d, err := site.Decide(ctx, terms.Question{ID: "list", Kind: terms.KindVisible,
 			Time: time.Now(),
-			Call: &gate.Call{Source: "cli", Principal: p, Tool: t},
-			Mode: gate.Mode{ReadOnly: l.c.ReadOnly, Freezes: []gate.Freeze{}}})
+			Call: &terms.Call{Source: "cli", Principal: p, Tool: t},
+			Mode: terms.Mode{ReadOnly: l.c.ReadOnly, Freezes: []terms.Freeze{}}})
 		if err == nil && d.Allow && hidden(t) == "" {
 			visible++
 		}
@@ -207,7 +207,7 @@ var (
 )
 
 // grant is a line that gives the principal the least role of the site: one that only reads.
-func (l *local) grant(p gate.Principal) string {
+func (l *local) grant(p terms.Principal) string {
 	if len(p.Roles) > 0 {
 		return edit(l.c.File, l.c.Line("identity.principals[0]")) + "   # the roles of " + p.ID +
 			" there are none that policy gives it"

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // newExaminer returns an examiner for the nodes of an inventory. It connects to none of them.
@@ -107,7 +107,7 @@ func (d *visit) login(ctx context.Context) (trip time.Duration, ok bool) {
 		check, fix := "connection", fmt.Sprintf(
 			"ssh -v -p %d %s@%s   # from this machine; then host and port in [[remote.nodes]] %s",
 			o.Port, o.User, o.Host, o.Name)
-		switch op := (*gate.OpError)(nil); {
+		switch op := (*terms.OpError)(nil); {
 		case !errors.As(err, &op):
 		case op.Code == "host_key":
 			check, fix = "host-key", fmt.Sprintf("caponier hosts scan %s   # compare with: "+
@@ -143,7 +143,7 @@ func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
 		if err != nil {
 			check, fix := "login-shell", fmt.Sprintf("usermod -s /bin/bash %s   # on %s", o.User,
 				o.Name)
-			switch op := (*gate.OpError)(nil); {
+			switch op := (*terms.OpError)(nil); {
 			case !errors.As(err, &op):
 			case op.Code == "shell_output":
 				fix = quietLine + "   # the first line of ~/.bashrc (zsh: ~/.zshenv) of " + o.User +

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // nodeReport is the result of the examination of one node.
@@ -70,7 +70,7 @@ func (d *visit) found(check string, level Level, fix, format string, args ...any
 
 // words are what an error says beside its code, which the name of the check has said already.
 func words(err error) string {
-	if op := (*gate.OpError)(nil); errors.As(err, &op) {
+	if op := (*terms.OpError)(nil); errors.As(err, &op) {
 		return op.Message
 	}
 	return err.Error()

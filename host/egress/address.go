@@ -8,7 +8,7 @@ import (
 
 	"code.dny.dev/ssrf"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // maxAddrs bounds the addresses of one name.
@@ -61,23 +61,24 @@ func classify(ip netip.Addr) string {
 }
 
 // resolve looks up every address of a host, once. Only addresses that policy sees may be dialled.
-func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) {
+func (e *Egress) resolve(ctx context.Context, host string) ([]terms.Addr, error) {
 	ip, err := netip.ParseAddr(host)
 	ips := []netip.Addr{ip}
 	if err != nil {
 		if ips, err = e.opts.Resolve(ctx, host); err != nil {
-			return nil, gate.Fail("dns", "the name %s was not resolved: %v", host, err)
+			return nil, terms.Fail("dns", "the name %s was not resolved: %v", host, err)
 		}
 	}
-	var addrs []gate.Addr
+	var addrs []terms.Addr
 	for _, ip := range ips {
-		a := gate.Addr{IP: ip.WithZone("").Unmap().String(), Class: classify(ip)}
+		a := terms.Addr{IP: ip.WithZone("").Unmap().String(), Class: classify(ip)}
 		if !slices.Contains(addrs, a) {
 			addrs = append(addrs, a)
 		}
 	}
 	if len(addrs) == 0 || len(addrs) > maxAddrs {
-		return nil, gate.Fail("dns", "the name %s has %d addresses, want 1 to %d", host, len(addrs),
+		return nil, terms.Fail("dns", "the name %s has %d addresses, want 1 to %d", host,
+			len(addrs),
 			maxAddrs)
 	}
 	return addrs, nil
@@ -85,14 +86,14 @@ func (e *Egress) resolve(ctx context.Context, host string) ([]gate.Addr, error) 
 
 // decided returns an error unless an address about to be dialled was decided, in the same class.
 // network and address are those of net.Dialer.Control, which the kernel receives.
-func decided(addrs []gate.Addr, network, address string, port int) error {
+func decided(addrs []terms.Addr, network, address string, port int) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("dialling %s %s: not an address", network, address)
 	}
 	ip := ap.Addr().WithZone("").Unmap()
 	if int(ap.Port()) != port ||
-		!slices.Contains(addrs, gate.Addr{IP: ip.String(), Class: classify(ip)}) {
+		!slices.Contains(addrs, terms.Addr{IP: ip.String(), Class: classify(ip)}) {
 		return fmt.Errorf("dialling %s: it is not what was decided", address)
 	}
 	return nil

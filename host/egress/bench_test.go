@@ -7,7 +7,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -26,7 +26,7 @@ func BenchmarkRequest(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		q := gate.Question{Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}},
+		q := terms.Question{Call: &terms.Call{Tool: &terms.Tool{Name: "curl"}},
 			Op: abi.HTTPRequest{Method: "GET", URL: s.URL + "/"}}
 		for b.Loop() {
 			f, err := e.Lookup(context.Background(), q)
@@ -35,7 +35,7 @@ func BenchmarkRequest(b *testing.B) {
 			}
 			q.Facts = f
 			if _, err := e.Execute(context.Background(), q,
-				gate.Decision{Allow: true, Tier: gate.Green}); err != nil {
+				terms.Decision{Allow: true, Tier: terms.Green}); err != nil {
 				b.Fatal(err)
 			}
 		}

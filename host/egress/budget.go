@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -15,7 +15,7 @@ import (
 // as the request allows. It is nil at an origin without prices.
 func (e *Egress) price(r request) (p *Price, micros int64, err error) {
 	bad := func(code, format string, args ...any) (*Price, int64, error) {
-		return nil, 0, gate.Fail(code, r.origin()+" is metered (egress.prices): "+format, args...)
+		return nil, 0, terms.Fail(code, r.origin()+" is metered (egress.prices): "+format, args...)
 	}
 	prices := map[string]*Price{} // by model
 	for i, p := range e.opts.Prices {
@@ -63,12 +63,13 @@ func (e *Egress) reserve(
 		return func(int64) {}, nil
 	}
 	if e.opts.USDMicrosPerDay == 0 {
-		return nil, gate.Fail("cost", "%d micro-dollars would have to be reserved and there is no "+
-			"budget (egress.usd_micros_per_day)", micros)
+		return nil, terms.Fail("cost",
+			"%d micro-dollars would have to be reserved and there is no "+
+				"budget (egress.usd_micros_per_day)", micros)
 	}
 	put, err := e.opts.Ledger.Reserve(ctx, principal, micros, e.opts.USDMicrosPerDay)
 	if err != nil {
-		return nil, gate.Fail("cost", "%v", err)
+		return nil, terms.Fail("cost", "%v", err)
 	}
 	// what is not settled stays spent
 	return func(spent int64) { _ = put(context.WithoutCancel(ctx), spent) }, nil
@@ -78,12 +79,12 @@ func (e *Egress) count(ctx context.Context, principal, host string) error {
 	rates, giveBack, err := e.opts.Ledger.Count(ctx, fmt.Sprintf("http host %q", host),
 		fmt.Sprintf("http principal %q", principal))
 	if err != nil || len(rates) != 2 {
-		return gate.Fail("rate", "the count of requests cannot be kept: %v", err)
+		return terms.Fail("rate", "the count of requests cannot be kept: %v", err)
 	}
 	for i, limit := range []int64{e.opts.PerHost, e.opts.PerPrincipal} {
 		if rates[i].Count > limit {
 			giveBack()
-			return gate.Fail("rate", "%s: more than %d requests in 60 seconds; come back at %s",
+			return terms.Fail("rate", "%s: more than %d requests in 60 seconds; come back at %s",
 				[]string{"to " + host, "by " + principal}[i], limit,
 				rates[i].Free.UTC().Format("15:04:05 MST"))
 		}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -42,7 +42,7 @@ func TestMoneyIsReservedBeforeARequestAndSettledAfterIt(t *testing.T) {
 		answer            string
 		reserved, settled string
 		code              string
-		outcome           gate.Outcome
+		outcome           terms.Outcome
 		noMoney           bool
 	}{
 		"an answer of OpenAI": {body: body,
@@ -67,7 +67,7 @@ func TestMoneyIsReservedBeforeARequestAndSettledAfterIt(t *testing.T) {
 		"a plugin that reserves less": {body: body, reserve: 1, answer: `{}`,
 			reserved: "[1590]", settled: "[1590]"},
 		"an answer that is lost stays spent": {body: body, answer: "abort", reserved: "[1590]",
-			settled: "[]", code: "connection", outcome: gate.Unknown},
+			settled: "[]", code: "connection", outcome: terms.Unknown},
 		"a budget that is used up": {body: body, noMoney: true, reserved: "[]",
 			settled: "[]", code: "cost"},
 		"reading costs nothing": {method: "GET", reserved: "[]", settled: "[]"},
@@ -114,10 +114,10 @@ func TestMoneyIsReservedBeforeARequestAndSettledAfterIt(t *testing.T) {
 			defer mu.Unlock()
 			if tt.code != "" {
 				if tt.outcome == "" {
-					tt.outcome = gate.Failed
+					tt.outcome = terms.Failed
 				}
 				failedWith(t, err, tt.code, "", tt.outcome)
-				if reached > 0 && tt.outcome == gate.Failed {
+				if reached > 0 && tt.outcome == terms.Failed {
 					t.Error("the server was reached")
 				}
 			} else if err != nil {
@@ -131,7 +131,7 @@ func TestMoneyIsReservedBeforeARequestAndSettledAfterIt(t *testing.T) {
 	}
 	w.e.opts.USDMicrosPerDay = 0
 	_, err = w.ask(abi.HTTPRequest{Method: "POST", URL: origin + "/", Data: abi.Data{Text: body}})
-	failedWith(t, err, "cost", "no budget", gate.Failed)
+	failedWith(t, err, "cost", "no budget", terms.Failed)
 }
 
 func TestAnUnreachableServerCostsNothing(t *testing.T) {
@@ -139,7 +139,7 @@ func TestAnUnreachableServerCostsNothing(t *testing.T) {
 	w.names["a.example"], w.listed = []string{"127.0.0.1"}, []string{"a.example"}
 	_, err := w.ask(
 		abi.HTTPRequest{Method: "POST", URL: "http://a.example:1/", ReserveUSDMicros: 50})
-	failedWith(t, err, "connection", "", gate.Failed)
+	failedWith(t, err, "connection", "", terms.Failed)
 	if fmt.Sprint(w.reserved, w.settled) != "[50] [0]" {
 		t.Errorf("reserved %v and settled %v", w.reserved, w.settled)
 	}

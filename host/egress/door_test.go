@@ -18,6 +18,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -39,10 +40,10 @@ type world struct {
 	lookups []string
 	listed  []string // hosts that policy lists
 	classes []string
-	ob      gate.Obligations
+	ob      terms.Obligations
 
 	mu       sync.Mutex
-	intents  []gate.Record
+	intents  []terms.Record
 	counts   map[string]int64
 	reserved []int64
 	settled  []int64
@@ -85,13 +86,13 @@ func (w *world) named(name string, s *httptest.Server) string {
 	return u.Scheme + "://" + name + ":" + u.Port()
 }
 
-func (w *world) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
-	no := func(why string) (gate.Decision, error) {
-		return gate.Decision{Failed: []string{why}},
+func (w *world) Decide(_ context.Context, q terms.Question) (terms.Decision, error) {
+	no := func(why string) (terms.Decision, error) {
+		return terms.Decision{Failed: []string{why}},
 			nil
 	}
-	d := gate.Decision{Allow: true, Tier: gate.Yellow, Obligations: w.ob}
-	if q.Kind == gate.KindCall {
+	d := terms.Decision{Allow: true, Tier: terms.Yellow, Obligations: w.ob}
+	if q.Kind == terms.KindCall {
 		return d, nil
 	}
 	op := q.Op.(abi.HTTPRequest)
@@ -106,17 +107,17 @@ func (w *world) Decide(_ context.Context, q gate.Question) (gate.Decision, error
 	}
 	return d, nil
 }
-func (w *world) Intent(_ context.Context, r gate.Record, _ bool) error {
+func (w *world) Intent(_ context.Context, r terms.Record, _ bool) error {
 	w.intents = append(w.intents, r)
 	return nil
 }
-func (w *world) Outcome(context.Context, gate.Record) error { return nil }
-func (w *world) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (w *world) Outcome(context.Context, terms.Record) error { return nil }
+func (w *world) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
-func (w *world) Script(string) gate.Command                            { return gate.Command{} }
-func (w *world) Argv([]string) gate.Command                            { return gate.Command{} }
-func (w *world) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+func (w *world) Script(string) terms.Command                            { return terms.Command{} }
+func (w *world) Argv([]string) terms.Command                            { return terms.Command{} }
+func (w *world) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
 func (w *world) Count(
 	_ context.Context, keys ...string,
@@ -153,10 +154,10 @@ func (w *world) Keep(
 
 type run func(context.Context, *gate.Running)
 
-func (f run) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
-func (f run) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+func (f run) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (f run) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	f(ctx, r)
-	return gate.Output{JSON: json.RawMessage(`{}`)}, nil
+	return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 }
 
 // ask takes one request through the door.
@@ -165,11 +166,11 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 	if op.Method == "" {
 		op.Method = "GET"
 	}
-	tool := &gate.Tool{Kind: "tool", Name: "curl", Imports: []string{"http_request"},
+	tool := &terms.Tool{Kind: "tool", Name: "curl", Imports: []string{"http_request"},
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText,
+		Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText,
 			error) {
-			return gate.Targets{}, nil, nil
+			return terms.Targets{}, nil, nil
 		}}
 	d := gate.New(
 		gate.Options{
@@ -178,18 +179,18 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 			Journal:   w,
 			Ledger:    w,
 			Lowerer:   w,
-			Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
-			Executors: map[string]gate.Executor{"http_request": w.e},
+			Mode:      func(context.Context) terms.Mode { return terms.Mode{} },
+			Executors: map[string]terms.Executor{"http_request": w.e},
 		},
 		run(func(ctx context.Context, r *gate.Running) {
-			var res gate.Result
+			var res terms.Result
 			if res, err = r.Operate(ctx, op); err == nil {
 				v = res.Value.(abi.HTTPResponse)
 			}
 		}),
 	)
 	a := d.Call(context.Background(),
-		gate.Request{Source: "cli", Principal: gate.Principal{ID: "p"}, Tool: tool})
+		gate.Request{Source: "cli", Principal: terms.Principal{ID: "p"}, Tool: tool})
 	if a.Err != nil {
 		w.t.Fatal(a.Err)
 	}
@@ -197,9 +198,9 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 }
 
 // failedWith says that err is an OpError of this code whose message has the words.
-func failedWith(t *testing.T, err error, code, words string, outcome gate.Outcome) {
+func failedWith(t *testing.T, err error, code, words string, outcome terms.Outcome) {
 	t.Helper()
-	op := (*gate.OpError)(nil)
+	op := (*terms.OpError)(nil)
 	if !errors.As(err, &op) || op.Code != code || !strings.Contains(op.Message, words) ||
 		op.Outcome != outcome {
 		t.Errorf("error %v, want code %s with %q and outcome %s", err, code, words, outcome)
@@ -208,7 +209,7 @@ func failedWith(t *testing.T, err error, code, words string, outcome gate.Outcom
 
 func refusedFor(t *testing.T, err error, check, phase string) {
 	t.Helper()
-	r := (*gate.Refused)(nil)
+	r := (*terms.Refused)(nil)
 	if !errors.As(err, &r) || !slices.Contains(r.Failed, check) || r.Phase != phase {
 		t.Errorf("error %v, want a refusal for %s at %s", err, check, phase)
 	}

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -151,7 +151,7 @@ func TestTheTimeIsForAllRedirectsTogether(t *testing.T) {
 		http.Redirect(rw, r, "/", http.StatusFound)
 	})
 	_, err := w.ask(abi.HTTPRequest{URL: a + "/", MaxHops: 4, Common: abi.Common{TimeoutMS: 1000}})
-	failedWith(t, err, "timeout", "timed out", gate.Failed)
+	failedWith(t, err, "timeout", "timed out", terms.Failed)
 }
 
 func TestRedirects(t *testing.T) {
@@ -197,7 +197,7 @@ func TestRedirects(t *testing.T) {
 				MaxHops: 1}
 			n, yes, err := next(op, from, tt.status, tt.location)
 			if tt.err != "" {
-				failedWith(t, err, "bad_redirect", tt.err, gate.Failed)
+				failedWith(t, err, "bad_redirect", tt.err, terms.Failed)
 				return
 			}
 			got := ""
@@ -234,14 +234,14 @@ func TestRebinding(t *testing.T) {
 
 	// Facts that were not decided for this address give no connection.
 	tg, _ := parseURL(a + "/")
-	for why, addrs := range map[string][]gate.Addr{"another class": {{IP: "127.0.0.1",
+	for why, addrs := range map[string][]terms.Addr{"another class": {{IP: "127.0.0.1",
 		Class: "global"}}, "no facts": nil} {
 		_, err := w.e.Execute(
 			context.Background(),
-			gate.Question{Call: &gate.Call{Tool: &gate.Tool{Name: "curl"}},
+			terms.Question{Call: &terms.Call{Tool: &terms.Tool{Name: "curl"}},
 				Op:    abi.HTTPRequest{Method: "GET", URL: tg.String()},
-				Facts: gate.Facts{Addrs: addrs}},
-			gate.Decision{Allow: true},
+				Facts: terms.Facts{Addrs: addrs}},
+			terms.Decision{Allow: true},
 		)
 		if err == nil || !strings.Contains(err.Error(), "decided") || reached.Load() != 1 {
 			t.Errorf(
@@ -250,11 +250,11 @@ func TestRebinding(t *testing.T) {
 				why, err, reached.Load())
 		}
 	}
-	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.1:81",
+	if err := decided([]terms.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.1:81",
 		80); err == nil {
 		t.Error("another port was dialled")
 	}
-	if err := decided([]gate.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.2:80",
+	if err := decided([]terms.Addr{{IP: "127.0.0.1", Class: "loopback"}}, "tcp4", "127.0.0.2:80",
 		80); err == nil {
 		t.Error("another address was dialled")
 	}
@@ -276,19 +276,19 @@ func TestHostileServers(t *testing.T) {
 		op      abi.HTTPRequest
 		code    string
 		words   string
-		outcome gate.Outcome
+		outcome terms.Outcome
 	}{
 		"a gzip bomb": {serve: bomb, code: "too_large",
-			words: "longer than allowed", outcome: gate.Failed},
+			words: "longer than allowed", outcome: terms.Failed},
 		"a gzip bomb that is to be saved": {serve: bomb, op: abi.HTTPRequest{Save: true},
-			code: "too_large", words: "longer than allowed", outcome: gate.Failed},
+			code: "too_large", words: "longer than allowed", outcome: terms.Failed},
 		"a body without end": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				if _, err := rw.Write(make([]byte, 64<<10)); err != nil {
 					return
 				}
 			}
-		}, code: "too_large", words: "longer than allowed", outcome: gate.Failed},
+		}, code: "too_large", words: "longer than allowed", outcome: terms.Failed},
 		"a slow body": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for r.Context().Err() == nil {
 				rw.Write([]byte("x"))
@@ -296,12 +296,12 @@ func TestHostileServers(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 			}
 		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout",
-			words: "did not end in time", outcome: gate.Failed},
+			words: "did not end in time", outcome: terms.Failed},
 		"no answer to a GET": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			<-r.Context().Done()
 		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout",
-			words: "timed out", outcome: gate.Failed},
+			words: "timed out", outcome: terms.Failed},
 		"no answer to a POST": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			io.ReadAll(r.Body)
@@ -309,44 +309,44 @@ func TestHostileServers(t *testing.T) {
 		},
 			op: abi.HTTPRequest{Method: "POST",
 				Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "timed out",
-			outcome: gate.Unknown},
+			outcome: terms.Unknown},
 		"a connection that breaks after a POST": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			panic(http.ErrAbortHandler)
 		},
 			op: abi.HTTPRequest{Method: "POST",
 				Data: abi.Data{Text: "x"}}, code: "connection", words: "POST",
-			outcome: gate.Unknown},
+			outcome: terms.Unknown},
 		"headers without end": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			for i := range 2000 {
 				rw.Header().Set(fmt.Sprint("X-", i), strings.Repeat("y", 100))
 			}
-		}, code: "connection", words: "header", outcome: gate.Failed},
+		}, code: "connection", words: "header", outcome: terms.Failed},
 		"an encoding that was not asked for": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
 			rw.Header().Set("Content-Encoding", "br")
 			rw.Write([]byte("x"))
-		}, code: "body", words: "not asked for", outcome: gate.Failed},
+		}, code: "body", words: "not asked for", outcome: terms.Failed},
 		"two encodings": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip, gzip")
 			rw.Write([]byte("x"))
-		}, code: "body", words: "not asked for", outcome: gate.Failed},
+		}, code: "body", words: "not asked for", outcome: terms.Failed},
 		"gzip that is none": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			rw.Write([]byte("not gzip at all"))
-		}, code: "body", words: "gzip", outcome: gate.Failed},
+		}, code: "body", words: "gzip", outcome: terms.Failed},
 		"a body shorter than it says": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			c, b, _ := rw.(http.Hijacker).Hijack()
 			b.WriteString("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort")
 			b.Flush()
 			c.Close()
-		}, code: "body", words: "EOF", outcome: gate.Failed},
+		}, code: "body", words: "EOF", outcome: terms.Failed},
 		"an answer that is not HTTP": {serve: func(rw http.ResponseWriter, r *http.Request) {
 			c, b, _ := rw.(http.Hijacker).Hijack()
 			b.WriteString("SSH-2.0-" + strings.Repeat("x", 5000) + "\r\n")
 			b.Flush()
 			c.Close()
-		}, code: "connection", words: "malformed", outcome: gate.Failed},
+		}, code: "connection", words: "malformed", outcome: terms.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := lab(t, Options{MaxBody: 2 << 20})
@@ -377,9 +377,9 @@ func TestAPortThatIsClosed(t *testing.T) {
 	l.Close()
 	w.names["a.example"], w.listed = []string{"127.0.0.1"}, []string{"a.example", "none.example"}
 	_, err = w.ask(abi.HTTPRequest{Method: "POST", URL: fmt.Sprintf("http://a.example:%d/", port)})
-	failedWith(t, err, "connection", "refused", gate.Failed)
+	failedWith(t, err, "connection", "refused", terms.Failed)
 	_, err = w.ask(abi.HTTPRequest{URL: "http://none.example/"})
-	failedWith(t, err, "dns", "no such host", gate.Failed)
+	failedWith(t, err, "dns", "no such host", terms.Failed)
 }
 
 func TestCertificatesAreVerified(t *testing.T) {
@@ -397,14 +397,14 @@ func TestCertificatesAreVerified(t *testing.T) {
 	}
 	w := lab(t, Options{})
 	_, err := w.ask(abi.HTTPRequest{URL: w.named("example.com", s) + "/"})
-	failedWith(t, err, "connection", "certificate", gate.Failed)
+	failedWith(t, err, "connection", "certificate", terms.Failed)
 	w = lab(t, Options{CAFile: ca})
 	if v, err := w.ask(abi.HTTPRequest{URL: w.named("example.com", s) + "/"}); err != nil ||
 		v.Text != "ok" {
 		t.Errorf("a certificate of ca_file gave %+v, %v", v, err)
 	}
 	_, err = w.ask(abi.HTTPRequest{URL: w.named("other.test", s) + "/"})
-	failedWith(t, err, "connection", "not other.test", gate.Failed)
+	failedWith(t, err, "connection", "not other.test", terms.Failed)
 	old := httptest.NewUnstartedServer(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	old.TLS = &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
@@ -412,7 +412,7 @@ func TestCertificatesAreVerified(t *testing.T) {
 	old.StartTLS()
 	defer old.Close()
 	_, err = w.ask(abi.HTTPRequest{URL: w.named("example.com", old) + "/"})
-	failedWith(t, err, "connection", "protocol version", gate.Failed)
+	failedWith(t, err, "connection", "protocol version", terms.Failed)
 }
 
 func TestRatesAndMemoryAreLimited(t *testing.T) {
@@ -424,7 +424,7 @@ func TestRatesAndMemoryAreLimited(t *testing.T) {
 			"by p: more than 3"}} {
 		_, err := w.ask(abi.HTTPRequest{URL: tt.url + "/"})
 		if tt.words != "" {
-			failedWith(t, err, "rate", tt.words, gate.Failed)
+			failedWith(t, err, "rate", tt.words, terms.Failed)
 		} else if err != nil {
 			t.Errorf("request %d: %v", i, err)
 		}
@@ -432,7 +432,7 @@ func TestRatesAndMemoryAreLimited(t *testing.T) {
 	w.counts = map[string]int64{}
 	w.e.room.TryAcquireN("another", memory)
 	_, err := w.ask(abi.HTTPRequest{URL: a + "/"})
-	failedWith(t, err, "busy", "try again", gate.Failed)
+	failedWith(t, err, "busy", "try again", terms.Failed)
 	w.e.room.ReleaseN("another", memory)
 	if _, err := w.ask(abi.HTTPRequest{URL: a + "/"}); err != nil {
 		t.Error(err)
@@ -458,10 +458,12 @@ func TestBodiesAreInlineOrSaved(t *testing.T) {
 		"over what policy obliges to": {op: abi.HTTPRequest{Save: true}, max: 6,
 			code: "too_large"}} {
 		t.Run(name, func(t *testing.T) {
-			w.ob, w.kept, tt.op.URL = gate.Obligations{MaxBytes: tt.max}, map[string]string{}, a+"/"
+			w.ob, w.kept, tt.op.URL = terms.Obligations{
+				MaxBytes: tt.max,
+			}, map[string]string{}, a+"/"
 			v, err := w.ask(tt.op)
 			if tt.code != "" {
-				failedWith(t, err, tt.code, "", gate.Failed)
+				failedWith(t, err, tt.code, "", terms.Failed)
 				return
 			}
 			if err != nil || tt.inline != (v.Text == `{"a":1}`) || tt.inline == (v.Blob == "b1") ||

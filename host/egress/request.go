@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -16,13 +16,13 @@ type request struct {
 	header     http.Header // without the credential
 	body       []byte
 	credential *Credential // nil for none
-	addrs      []gate.Addr
+	addrs      []terms.Addr
 }
 
-// check reads a request as it will be sent. The error is a *gate.OpError.
+// check reads a request as it will be sent. The error is a *terms.OpError.
 func (e *Egress) check(op abi.HTTPRequest, tool string) (r request, err error) {
 	bad := func(format string, args ...any) (request, error) {
-		return request{}, gate.Fail("bad_request", format, args...)
+		return request{}, terms.Fail("bad_request", format, args...)
 	}
 	r.method = op.Method
 	if r.target, err = parseURL(op.URL); err != nil {
@@ -76,13 +76,13 @@ func next(
 	}
 	to, err := from.Parse(location)
 	if err != nil || len(location) > maxURL {
-		return op, false, gate.Fail("bad_redirect",
+		return op, false, terms.Fail("bad_redirect",
 			"%s answered %d with a location that is not a URL", from.origin(), status)
 	}
 	to.Fragment, to.RawFragment, to.Host = "", "", strings.ToLower(to.Host)
 	t, err := parseURL(to.String())
 	if err != nil {
-		return op, false, gate.Fail("bad_redirect",
+		return op, false, terms.Fail("bad_redirect",
 			"%s answered %d with a location that cannot be followed: %v", from.origin(), status,
 			err)
 	}

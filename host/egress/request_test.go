@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -84,17 +84,17 @@ func TestEveryAddressOfANameIsResolved(t *testing.T) {
 			Resolve: func(context.Context, string) ([]netip.Addr, error) { return ips, nil }},
 	}
 	addrs, err := e.resolve(context.Background(), "a.example")
-	if err != nil || len(addrs) != 2 || addrs[1] != (gate.Addr{IP: "10.0.0.1", Class: "private"}) {
+	if err != nil || len(addrs) != 2 || addrs[1] != (terms.Addr{IP: "10.0.0.1", Class: "private"}) {
 		t.Errorf("got %v, %v; want the public one once and the private one", addrs, err)
 	}
 	for i := range byte(maxAddrs) {
 		ips = append(ips, netip.AddrFrom4([4]byte{1, 1, 2, i}))
 	}
 	_, err = e.resolve(context.Background(), "a.example")
-	failedWith(t, err, "dns", "want 1 to 16", gate.Failed)
+	failedWith(t, err, "dns", "want 1 to 16", terms.Failed)
 	ips = nil
 	_, err = e.resolve(context.Background(), "a.example")
-	failedWith(t, err, "dns", "0 addresses", gate.Failed)
+	failedWith(t, err, "dns", "0 addresses", terms.Failed)
 }
 
 func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
@@ -208,7 +208,7 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := e.check(tt.op, "curl")
-			failedWith(t, err, "bad_request", tt.words, gate.Failed)
+			failedWith(t, err, "bad_request", tt.words, terms.Failed)
 		})
 	}
 	if _, err := e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"},
@@ -216,7 +216,7 @@ func TestRequestsWithTwoMeaningsAreRefused(t *testing.T) {
 		t.Error(err)
 	}
 	_, err = e.check(abi.HTTPRequest{Method: "GET", URL: u, Credential: "c"}, "llm_query")
-	failedWith(t, err, "bad_request", "for the tool llm_query", gate.Failed)
+	failedWith(t, err, "bad_request", "for the tool llm_query", terms.Failed)
 }
 
 // A URL that is accepted has one host, to every reader: its own text, read again, goes to the same

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -66,7 +66,7 @@ func TestCredentials(t *testing.T) {
 		t.Errorf("without its name: status %d, %v; want 401", v.Status, err)
 	}
 	_, err = w.ask(abi.HTTPRequest{URL: other + "/", Credential: "ci"})
-	failedWith(t, err, "bad_request", "credential", gate.Failed)
+	failedWith(t, err, "bad_request", "credential", terms.Failed)
 	w.listed = nil
 	_, err = w.ask(abi.HTTPRequest{URL: origin + "/", Credential: "ci"})
 	refusedFor(t, err, "egress", "lookup")

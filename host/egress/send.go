@@ -23,7 +23,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -149,9 +149,9 @@ func (e *Egress) lost(ctx context.Context, r request, sent bool, err error) erro
 			code, why = "cancelled", "the call was cancelled"
 		}
 	}
-	op := gate.Fail(code, "%s %s: %s", r.method, r.origin(), why)
+	op := terms.Fail(code, "%s %s: %s", r.method, r.origin(), why)
 	if sent && !safe(r.method) {
-		op.Outcome = gate.Unknown
+		op.Outcome = terms.Unknown
 	}
 	return op
 }
@@ -165,7 +165,7 @@ func (e *Egress) unread(ctx context.Context, r request, status int, err error) e
 	case ctx.Err() != nil:
 		code, why = "timeout", "did not end in time"
 	}
-	return gate.Fail(code, "%s %s was answered with status %d, but the body %s", r.method,
+	return terms.Fail(code, "%s %s was answered with status %d, but the body %s", r.method,
 		r.origin(), status, why)
 }
 
@@ -186,25 +186,25 @@ func mediaType(s string) string {
 // result returns the body to the plugin, or keeps it as a blob: always when it is to be saved
 // without a limit for what may be inline, else when it is over that limit.
 func (e *Egress) result(
-	ctx context.Context, q gate.Question, op abi.HTTPRequest, a answer,
-) (gate.Result, error) {
+	ctx context.Context, q terms.Question, op abi.HTTPRequest, a answer,
+) (terms.Result, error) {
 	v := abi.HTTPResponse{Status: a.status, Headers: a.header, Bytes: int64(len(a.body)),
 		Hops: append([]abi.Hop{}, op.Hops...)}
-	res := gate.Result{Bytes: v.Bytes, SHA256: fmt.Sprintf("%x", sha256.Sum256(a.body))}
+	res := terms.Result{Bytes: v.Bytes, SHA256: fmt.Sprintf("%x", sha256.Sum256(a.body))}
 	if op.Save && (op.MaxBytes == 0 || v.Bytes > min(op.MaxBytes, maxInline)) {
 		if e.opts.Keeper == nil {
-			return gate.Result{}, gate.Fail("blob", "this host keeps no blobs")
+			return terms.Result{}, terms.Fail("blob", "this host keeps no blobs")
 		}
 		if q.Screen != nil {
 			_, err := q.Screen.Write(a.body)
 			if err = cmp.Or(err, q.Screen.Close()); err != nil {
-				return gate.Result{}, err
+				return terms.Result{}, err
 			}
 		}
 		id, err := e.opts.Keeper.Keep(context.WithoutCancel(ctx), q.Call.Principal.ID,
 			"response", a.mime, a.body)
 		if err != nil {
-			return gate.Result{}, gate.Fail("blob",
+			return terms.Result{}, terms.Fail("blob",
 				"%s was answered with status %d, but the body was not kept: %v", op.Method,
 				a.status, err)
 		}

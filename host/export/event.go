@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // event is what a sink gets: a record of the journal with its place there, or a gap. Records are
 // masked before they are journaled, and nothing is added to them here but names of this host.
 type event struct {
-	gate.Record
+	terms.Record
 	Instance string   `json:"instance"`
 	Journal  place    `json:"journal"`
 	Omitted  []string `json:"omitted,omitempty"` // what the sink takes no room for
@@ -67,7 +67,7 @@ func (e event) small() (event, bool) {
 		e.Omitted = append(slices.Clone(e.Omitted), "deny")
 		e.Denied = slices.Clone(e.Denied[:min(len(e.Denied), fewDenied)])
 		for i, r := range e.Denied {
-			e.Denied[i] = gate.Reason{ID: plaintext.Short(r.ID, 100)}
+			e.Denied[i] = terms.Reason{ID: plaintext.Short(r.ID, 100)}
 		}
 	default:
 		return e, false
@@ -87,7 +87,7 @@ func (e event) says() string {
 			e.ID, e.Shadow.Allow, e.Shadow.Change, strings.Join(e.Shadow.Failed, ", "))
 	case e.Type == "outcome":
 		text = fmt.Sprintf("%s %s of %s: %s %s", e.Kind, what, e.Principal, e.Outcome, e.Code)
-	case e.Type == "refused" && e.Outcome == gate.Waits:
+	case e.Type == "refused" && e.Outcome == terms.Waits:
 		text = fmt.Sprintf("%s %s of %s waits for a person", e.Kind, what, e.Principal)
 	case e.Type == "refused":
 		text += " (" + strings.Join(e.Failed, ", ") + ")"
@@ -107,7 +107,7 @@ func (e event) severity() severity {
 	switch {
 	case e.Gap != "":
 		return severity{3, 17, "ERROR"}
-	case e.Type == "refused", e.Outcome == gate.Failed, e.Outcome == gate.Unknown:
+	case e.Type == "refused", e.Outcome == terms.Failed, e.Outcome == terms.Unknown:
 		return severity{4, 13, "WARN"}
 	}
 	return severity{6, 9, "INFO"}
@@ -139,7 +139,7 @@ const flagSampled, flagLocal, flagRemote = 0x01, 0x100, 0x300
 
 // where says to which trace a record belongs, and which span it is. The trace is that of the
 // client's span, if it named one. Record.Trace is a valid traceparent, or "".
-func where(r gate.Record) (trace, id, parent string, flags uint32) {
+func where(r terms.Record) (trace, id, parent string, flags uint32) {
 	trace, flags = digest("trace", r.CallID, 16), flagSampled|flagLocal
 	id = digest("call", r.CallID, 8)
 	if parts := strings.Split(r.Trace, "-"); len(parts) == 4 {

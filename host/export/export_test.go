@@ -22,7 +22,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // kinds are the sinks of every kind, each with its receiver.
@@ -252,7 +252,7 @@ func TestASinkThatFailsGetsEverythingLater(t *testing.T) {
 			ids := write(t, j, "a", 100)
 			// more than the kernel keeps of a connection that nobody reads
 			for i := range map[bool]int{true: 5}[strings.Contains(name, "before")] {
-				big := gate.Record{Type: "intent", Time: time.Now(), ID: fmt.Sprint("big", i),
+				big := terms.Record{Type: "intent", Time: time.Now(), ID: fmt.Sprint("big", i),
 					Input: noise(3 << 20)}
 				must(t, j.Intent(t.Context(), big, false))
 				ids = append(ids, big.ID)
@@ -304,7 +304,7 @@ func TestWhatASinkDoesNotTakeAtOnceIsSentInPartsAndThenWithoutInput(t *testing.T
 			ids := write(t, j, "a", 1000)
 			for _, id := range []string{"big1", "big2"} {
 				must(t, j.Intent(t.Context(),
-					gate.Record{Type: "intent", Time: time.Now(), Kind: "call", ID: id,
+					terms.Record{Type: "intent", Time: time.Now(), Kind: "call", ID: id,
 						Input: noise(200 << 10)}, false))
 				ids = append(ids, id)
 			}
@@ -496,7 +496,7 @@ func TestAGapIsSentAsAnEvent(t *testing.T) {
 
 func TestPrintEscapesWhatDoesNotShow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	r := gate.Record{Type: "refused", ID: "a", Denied: []gate.Reason{{ID: "x",
+	r := terms.Record{Type: "refused", ID: "a", Denied: []terms.Reason{{ID: "x",
 		Msg: "a\u202e\u009b\u007fb"}}}
 	must(t, journal(t, dir).Intent(t.Context(), r, false))
 	for _, kind := range []string{"jsonl", "opa", "otlp"} {
@@ -523,9 +523,9 @@ func TestAnEventIsCutUntilTheSinkTakesIt(t *testing.T) {
 		defer s.Close()
 		dir := filepath.Join(t.TempDir(), "journal")
 		j := journal(t, dir)
-		big := gate.Record{Type: "refused", Time: time.Now(), Kind: "call", ID: "big",
+		big := terms.Record{Type: "refused", Time: time.Now(), Kind: "call", ID: "big",
 			Input:  noise(100 << 10),
-			Denied: []gate.Reason{{ID: "chatty", Msg: string(noise(100 << 10))}}}
+			Denied: []terms.Reason{{ID: "chatty", Msg: string(noise(100 << 10))}}}
 		must(t, j.Intent(t.Context(), big, false))
 		ids := append(write(t, j, "a", 5), big.ID)
 		o := SinkOptions{Kind: "opa", URL: s.URL}

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // otlp posts log records in the JSON encoding of OTLP/HTTP (opentelemetry.io/docs/specs/otlp).
@@ -171,7 +171,7 @@ func (t traces) encode(e event) ([]byte, error) {
 			s.Fields = append(s.Fields, field)
 		}
 	}
-	if e.Type == "refused" || e.Outcome == gate.Failed || e.Outcome == gate.Unknown {
+	if e.Type == "refused" || e.Outcome == terms.Failed || e.Outcome == terms.Unknown {
 		s.Status = spanStatus{statusError, e.says()}
 	}
 	return t.fits(s)

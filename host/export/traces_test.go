@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // spanV1 has the names and types of opentelemetry-proto/trace/v1 in JSON.
@@ -55,7 +55,7 @@ func (s spanV1) attribute(key string) string {
 }
 
 // spansOf sends records to a receiver of spans, and returns what it got by span.
-func spansOf(t *testing.T, records ...gate.Record) (spans map[string]spanV1, raw string) {
+func spansOf(t *testing.T, records ...terms.Record) (spans map[string]spanV1, raw string) {
 	t.Helper()
 	spans = map[string]spanV1{}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -114,22 +114,22 @@ const (
 )
 
 // recordsOfACall are those of one call with two operations, of which the second is refused.
-func recordsOfACall(id, from string) (all []gate.Record) {
+func recordsOfACall(id, from string) (all []terms.Record) {
 	now := time.Unix(1_700_000_000, 0)
-	call := gate.Record{Type: "intent", Kind: "call", ID: id + ".c", CallID: id, Trace: from,
+	call := terms.Record{Type: "intent", Kind: "call", ID: id + ".c", CallID: id, Trace: from,
 		Tool: "stop_guest", Principal: "ann", Source: "http", Tier: "red", Revision: "abc",
 		Time: now, Input: json.RawMessage(`{"x":"canary-7f3a"}`)}
 	op := call
 	op.Kind, op.ID, op.Op, op.Node = "operation", id+".o1", "ssh_exec", "pve1"
 	no := op
 	no.Type, no.ID, no.Failed = "refused", id+".o2", []string{"protected"}
-	outcome := func(r gate.Record, after time.Duration, how gate.Outcome) gate.Record {
+	outcome := func(r terms.Record, after time.Duration, how terms.Outcome) terms.Record {
 		r.Type, r.Time, r.DurationUS, r.Input = "outcome", now.Add(after), after.Microseconds(), nil
 		r.Outcome = how
 		return r
 	}
-	return []gate.Record{call, op, outcome(op, 20*time.Millisecond, gate.Succeeded), no,
-		outcome(call, 30*time.Millisecond, gate.Failed)}
+	return []terms.Record{call, op, outcome(op, 20*time.Millisecond, terms.Succeeded), no,
+		outcome(call, 30*time.Millisecond, terms.Failed)}
 }
 
 func TestACallIsATraceWithASpanForEachOperation(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // web posts compressed JSON. It follows no redirect, which could lead the token elsewhere.
@@ -145,10 +145,10 @@ type opaEvent struct {
 }
 
 type opaResult struct {
-	Allow  bool          `json:"allow"`
-	Tier   string        `json:"tier,omitempty"`
-	Failed []string      `json:"failed"`
-	Deny   []gate.Reason `json:"deny"`
+	Allow  bool           `json:"allow"`
+	Tier   string         `json:"tier,omitempty"`
+	Failed []string       `json:"failed"`
+	Deny   []terms.Reason `json:"deny"`
 }
 
 func (o opa) encode(e event) ([]byte, error) {
@@ -158,7 +158,7 @@ func (o opa) encode(e event) ([]byte, error) {
 	switch e.Type {
 	case "intent", "refused":
 		d.Result = opaResult{e.Type == "intent", e.Tier, append([]string{}, e.Failed...),
-			append([]gate.Reason{}, e.Denied...)}
+			append([]terms.Reason{}, e.Denied...)}
 	default: // not a decision: its id must not hide that of one
 		d.Path, d.DecisionID = "caponier/journal/"+e.Type, e.ID+"."+e.Type
 	}

@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func must(t testing.TB, err error) {
@@ -49,7 +49,7 @@ func journal(t testing.TB, dir string) *audit.Journal {
 func write(t testing.TB, j *audit.Journal, id string, n int) (ids []string) {
 	t.Helper()
 	for i := range n {
-		r := gate.Record{Type: "intent", Time: time.Now(), ID: fmt.Sprintf("%s-%d", id, i),
+		r := terms.Record{Type: "intent", Time: time.Now(), ID: fmt.Sprintf("%s-%d", id, i),
 			Kind:   "call",
 			CallID: "C" + id, Principal: "agent-a", Source: "http",
 			Tool: "proxmox_container_status",
@@ -58,7 +58,7 @@ func write(t testing.TB, j *audit.Journal, id string, n int) (ids []string) {
 				strings.Repeat("x", 500) + `"}`)}
 		must(t, j.Intent(t.Context(), r, false))
 		ids = append(ids, r.ID)
-		r.Type, r.Input, r.Outcome = "outcome", nil, gate.Succeeded
+		r.Type, r.Input, r.Outcome = "outcome", nil, terms.Succeeded
 		must(t, j.Outcome(t.Context(), r))
 		ids = append(ids, r.ID+".outcome")
 	}

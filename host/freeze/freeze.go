@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
 )
 
@@ -145,15 +145,15 @@ func (l List) All(ctx context.Context) ([]Freeze, error) {
 }
 
 // Mode returns the list as policy sees it. A list that cannot be read freezes everything.
-func (l List) Mode(ctx context.Context) []gate.Freeze {
+func (l List) Mode(ctx context.Context) []terms.Freeze {
 	all, err := l.All(ctx)
 	if err != nil {
-		return []gate.Freeze{{Kind: "all", Reason: "the list of freezes cannot be read: " +
+		return []terms.Freeze{{Kind: "all", Reason: "the list of freezes cannot be read: " +
 			err.Error()}}
 	}
-	mode := []gate.Freeze{}
+	mode := []terms.Freeze{}
 	for _, z := range all {
-		mode = append(mode, gate.Freeze{Kind: z.Kind, Name: z.Name, Reason: z.Reason})
+		mode = append(mode, terms.Freeze{Kind: z.Kind, Name: z.Name, Reason: z.Reason})
 	}
 	return mode
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Another process finds a freeze at its next decision, and no longer after it was removed.
@@ -19,14 +19,14 @@ func TestProcessesShareTheList(t *testing.T) {
 	if got := ours.Mode(t.Context()); got == nil || len(got) != 0 {
 		t.Fatalf("before: %v, want an empty list, which policy takes for no freeze", got)
 	}
-	for _, z := range []gate.Freeze{{Kind: "all", Reason: "why"},
+	for _, z := range []terms.Freeze{{Kind: "all", Reason: "why"},
 		{Kind: "principal", Name: "../a b"},
 		{Kind: "tool", Name: "delete_guest"}, {Kind: "node", Name: "pve2", Reason: "disk"}} {
 		err := theirs.Add(Freeze{Kind: z.Kind, Name: z.Name, Reason: z.Reason, Since: time.Now()})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := ours.Mode(t.Context()); !reflect.DeepEqual(got, []gate.Freeze{z}) {
+		if got := ours.Mode(t.Context()); !reflect.DeepEqual(got, []terms.Freeze{z}) {
 			t.Errorf("%v: %v", z, got)
 		}
 		if was, err := theirs.Remove(z.Kind, z.Name); !was || err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -21,39 +22,40 @@ func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
 	for name, tt := range map[string]struct {
 		guest   func(*Running) error // its error is what the last operation got
 		code    int                  // that the guest returns
-		outcome Outcome
+		outcome terms.Outcome
 		last    func(error) bool
 	}{
-		"it waits": {func(r *Running) error { return pending(r, abi.Ask{Key: "k"}) }, 1, Waits,
-			func(err error) bool { return errors.Is(err, ErrPending) }},
+		"it waits": {func(r *Running) error { return pending(r, abi.Ask{Key: "k"}) }, 1,
+			terms.Waits,
+			func(err error) bool { return errors.Is(err, terms.ErrPending) }},
 		"another question is fine": {func(r *Running) error {
 			_ = pending(r, abi.Ask{Key: "k"})
 			return pending(r, abi.Ask{Key: "l"})
-		}, 1, Waits, func(err error) bool { return errors.Is(err, ErrPending) }},
+		}, 1, terms.Waits, func(err error) bool { return errors.Is(err, terms.ErrPending) }},
 		"anything else is refused": {func(r *Running) error {
 			_ = pending(r, abi.Ask{Key: "k"})
 			return pending(r, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}})
-		}, 1, Waits, func(err error) bool {
+		}, 1, terms.Waits, func(err error) bool {
 			bad := (*abi.RequestError)(nil)
 			return errors.As(err, &bad) && bad.Field == "call"
 		}},
 		"a guest that goes on has not waited": {func(r *Running) error {
 			return pending(r, abi.Ask{Key: "k"})
-		}, 0, Succeeded, func(err error) bool { return errors.Is(err, ErrPending) }},
+		}, 0, terms.Succeeded, func(err error) bool { return errors.Is(err, terms.ErrPending) }},
 		"an operation cannot wait for anybody": {func(r *Running) error {
 			return pending(r, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}})
-		}, 1, Failed, func(err error) bool {
-			op := (*OpError)(nil)
+		}, 1, terms.Failed, func(err error) bool {
+			op := (*terms.OpError)(nil)
 			return errors.As(err, &op) &&
 				op.Code == "failed"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{decide: allow(Green), execErr: ErrPending}
+			w := &world{decide: allow(terms.Green), execErr: terms.ErrPending}
 			var last error
-			w.guest = func(_ context.Context, r *Running) (Output, error) {
+			w.guest = func(_ context.Context, r *Running) (terms.Output, error) {
 				last = tt.guest(r)
-				return Output{Code: tt.code, JSON: json.RawMessage(`{}`)}, nil
+				return terms.Output{Code: tt.code, JSON: json.RawMessage(`{}`)}, nil
 			}
 			a := w.call(`{}`)
 			if a.Outcome != tt.outcome || !tt.last(last) {
@@ -76,14 +78,14 @@ func TestAQuestionThatWaitsEndsTheRound(t *testing.T) {
 
 func TestRoundsAreCountedFromOne(t *testing.T) {
 	for given, want := range map[int]int{0: 1, 1: 1, 4: 4} {
-		w := &world{decide: allow(Green)}
+		w := &world{decide: allow(terms.Green)}
 		got := 0
-		w.guest = func(_ context.Context, r *Running) (Output, error) {
+		w.guest = func(_ context.Context, r *Running) (terms.Output, error) {
 			got = r.Round
-			return Output{JSON: json.RawMessage(`{}`)}, nil
+			return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 		}
 		w.door().
-			Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
+			Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 				Tool: tool(), Round: given})
 		if got != want {
 			t.Errorf("round %d arrived as %d, want %d", given, got, want)
@@ -92,23 +94,23 @@ func TestRoundsAreCountedFromOne(t *testing.T) {
 }
 
 func TestAPluginIsToldOnlyOfNodesThatItsCallerMaySee(t *testing.T) {
-	w := &world{decide: allow(Green), hidden: "pve2"}
+	w := &world{decide: allow(terms.Green), hidden: "pve2"}
 	var told []string
-	w.guest = func(_ context.Context, r *Running) (Output, error) {
+	w.guest = func(_ context.Context, r *Running) (terms.Output, error) {
 		told = nil
 		for _, n := range r.Nodes {
 			told = append(told, n.Name)
 		}
-		return Output{JSON: json.RawMessage(`{}`)}, nil
+		return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 	}
 	d := w.door()
 	call := func(id, revision string) string {
-		w.decide = func(Question) (Decision, error) {
-			return Decision{Allow: true, Tier: Green, Revision: revision}, nil
+		w.decide = func(terms.Question) (terms.Decision, error) {
+			return terms.Decision{Allow: true, Tier: terms.Green, Revision: revision}, nil
 		}
 		d.Call(
 			context.Background(),
-			Request{Source: "cli", Principal: Principal{ID: id}, Tool: tool()},
+			Request{Source: "cli", Principal: terms.Principal{ID: id}, Tool: tool()},
 		)
 		return strings.Join(told, " ")
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -14,21 +15,21 @@ import (
 type Request struct {
 	Source    string
 	Trace     string // W3C traceparent of the client, or ""; not decided on
-	Principal Principal
-	Tool      *Tool
+	Principal terms.Principal
+	Tool      *terms.Tool
 	Arguments []byte // a JSON object; empty or null for none
 	Round     int    // 1 more each time that the call's questions were answered; 0 is 1
 	Plan      bool   // only plan the call
 	// Current reports why the call may not go on: its credential was revoked, or its tool left the
 	// lock. It is asked before each decision. Nil: nothing can be revoked.
 	Current  func(context.Context) error
-	User     User                                      // nil if the client cannot ask one
+	User     terms.User                                // nil if the client cannot ask one
 	Progress func(done, total float64, message string) // may be nil
 	Log      func(level int, message string)           // may be nil
 }
 
 // decode makes a request the one value that is decided, journaled and executed.
-func (o *Options) decode(ctx context.Context, st *state, req Request, c *Call) error {
+func (o *Options) decode(ctx context.Context, st *state, req Request, c *terms.Call) error {
 	end, err := o.turn(ctx, st, c)
 	if err != nil {
 		return err
@@ -49,13 +50,13 @@ func (o *Options) decode(ctx context.Context, st *state, req Request, c *Call) e
 	if err := c.Tool.Validate(args); err != nil {
 		return err
 	}
-	if c.Args, err = NewArgs(args, c.Tool.Confirm); err != nil {
+	if c.Args, err = terms.NewArgs(args, c.Tool.Confirm); err != nil {
 		return err
 	}
 	if on, _ := args[c.Tool.Confirm].(bool); on {
 		c.Confirmation.State = "argument"
 	}
-	var texts []CommandText
+	var texts []terms.CommandText
 	if c.Targets, texts, err = c.Tool.Derive(c.Principal, args); err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (o *Options) decode(ctx context.Context, st *state, req Request, c *Call) e
 }
 
 // setNodes adds the default node to a call that names none and needs one, and finds the clusters.
-func setNodes(c *Call) error {
+func setNodes(c *terms.Call) error {
 	onNode := func(name string) bool { op, _ := abi.Lookup(name); return op.OnNode }
 	var names []string
 	for _, n := range c.Nodes {

@@ -1,9 +1,8 @@
 // Package gate is the one way to an effect. It decides each tool call, and each operation of a
 // running tool. It journals the decision, and then acts on the very value that was decided.
 //
-// It holds the vocabulary that the other packages share. It imports only sdk/abi, the wire. The
-// only function that reaches a [Runner] or an [Executor] is pass; a test over all of host holds
-// that.
+// Its vocabulary is package terms. It imports that and sdk/abi, the wire, alone. The only function
+// that reaches a [Runner] or a [terms.Executor] is pass; a test over all of host holds that.
 package gate
 
 import (
@@ -15,33 +14,9 @@ import (
 	"reflect"
 	"slices"
 	"time"
-)
 
-// Options are the parts of a [Door]. New panics without those that it needs.
-type Options struct {
-	Nodes     []Node
-	Decider   Decider
-	Journal   Journal
-	Ledger    Ledger
-	Confirmer Confirmer // nil: a call that needs a confirmation is refused
-	Planner   Planner   // nil: no call is planned, and approvals bind arguments alone
-	Lowerer   Lowerer
-	Throttle  Throttle
-	Turns     Turns                      // nil: nobody waits for a turn
-	Executors map[string]Executor        // by import; an import without one is refused
-	ends      []Executor                 // of Executors, each once
-	Mode      func(context.Context) Mode // read at each decision, under the context of Look
-	// Look, if set, readies the context of a decision, also from a database, before its turn.
-	Look func(context.Context, Question) context.Context
-	// Files returns the SHA-256 of a call's local files: an approval binds their bytes. Nil: none.
-	Files func(*Call) (map[string]string, error)
-	// Guests asks a cluster for facts that a decision lacks; missing ones refuse. Nil: it has none.
-	Guests func(context.Context, Question, Decision) map[string]Guest
-	// HiddenReason returns why this host does not offer a tool, "" if it does. Nil: it offers all.
-	HiddenReason func(*Tool) string
-	Now          func() time.Time // nil: time.Now
-	MaxArgs      int              // bytes of a call's arguments; 0: 1 MiB
-}
+	"github.com/caponier-mcp/caponier/host/terms"
+)
 
 // Door decides calls and operations, and is the only way to the parts that act. Its parts cannot be
 // changed. It is safe for concurrent use.
@@ -71,19 +46,19 @@ func New(o Options, runner Runner) *Door {
 
 // Call takes a request through the door: decode, decide, wait for a person where policy asks for
 // one and decide again, run. It always returns an Answer.
-func (d *Door) Call(ctx context.Context, req Request) Answer {
-	c := &Call{ID: newID(d.o.Now()), Source: req.Source, Trace: req.Trace,
+func (d *Door) Call(ctx context.Context, req Request) terms.Answer {
+	c := &terms.Call{ID: newID(d.o.Now()), Source: req.Source, Trace: req.Trace,
 		Principal: req.Principal, Tool: req.Tool, Nodes: d.o.Nodes, User: req.User,
-		Confirmation: Confirmation{State: "none"}, Planning: req.Plan}
+		Confirmation: terms.Confirmation{State: "none"}, Planning: req.Plan}
 	st := &state{current: req.Current}
-	var a Answer
+	var a terms.Answer
 	wait, unrecorded := d.o.Throttle.Wait(req.Principal.ID, d.o.Now())
 	if wait > 0 { // its calls came to nothing too often: nothing is decided
 		dec := deny("refusals", fmt.Sprintf("too many calls of this principal came to nothing "+
 			"within a minute; it may call again in %d s", int(wait/time.Second)+1))
-		a = Answer{CallID: c.ID, Outcome: Refusal,
+		a = terms.Answer{CallID: c.ID, Outcome: terms.Refusal,
 			Err: refused(d.refuse(ctx, st, c, dec, unrecorded, unrecorded > 0), dec)}
-	} else if a = d.call(ctx, st, req, c); a.Outcome == Refusal || a.Outcome == Waits {
+	} else if a = d.call(ctx, st, req, c); a.Outcome == terms.Refusal || a.Outcome == terms.Waits {
 		d.o.Throttle.Note(req.Principal.ID, d.o.Now(), time.Duration(st.spent.Load()))
 	}
 	a.JournalFailed = st.unwritten.Load()
@@ -91,10 +66,11 @@ func (d *Door) Call(ctx context.Context, req Request) Answer {
 }
 
 // refuse makes the record of a refusal that pass did not, for others too, and journals it if kept.
-func (d *Door) refuse(ctx context.Context, st *state, c *Call, dec Decision, others int,
-	keep bool) Record {
+func (d *Door) refuse(ctx context.Context, st *state, c *terms.Call, dec terms.Decision, others int,
+	keep bool) terms.Record {
 	now := d.o.Now()
-	rec := NewRecord(Question{ID: newID(now), Time: now, Kind: KindCall, Call: c}, dec)
+	rec := terms.NewRecord(terms.Question{ID: newID(now), Time: now, Kind: terms.KindCall, Call: c},
+		dec)
 	rec.Refused = others
 	if keep && d.o.Journal.Intent(ctx, rec, false) != nil {
 		st.unwritten.Store(true)
@@ -102,29 +78,31 @@ func (d *Door) refuse(ctx context.Context, st *state, c *Call, dec Decision, oth
 	return rec
 }
 
-func (d *Door) call(ctx context.Context, st *state, req Request, c *Call) Answer {
+func (d *Door) call(ctx context.Context, st *state, req Request, c *terms.Call) terms.Answer {
 	err := d.o.decode(ctx, st, req, c)
-	a := Answer{CallID: c.ID, Outcome: Refusal}
+	a := terms.Answer{CallID: c.ID, Outcome: terms.Refusal}
 	if req.Plan && d.o.Planner == nil {
 		err = errors.New("this host makes no plans")
 	}
 	if err != nil {
-		a.Err = &InvalidArguments{Tool: req.Tool.Name, Err: err}
+		a.Err = &terms.InvalidArguments{Tool: req.Tool.Name, Err: err}
 		d.refuse(ctx, st, c, deny("arguments", err.Error()), 0, true)
 		return a
 	}
-	r := &Running{Call: c, Round: max(req.Round, 1), o: &d.o, st: st, progress: req.Progress, log: req.Log}
+	r := &Running{Call: c, Round: max(req.Round, 1), o: &d.o, st: st, progress: req.Progress,
+		log: req.Log}
 	d.passCall(ctx, r, &a)
-	var refused *Refused
+	var refused *terms.Refused
 	asks := errors.As(a.Err, &refused) && refused.NeedsApproval && d.o.Confirmer != nil
-	if first := errors.Is(a.Err, ErrPlanFirst) && d.o.Planner != nil; !asks && !first {
+	if first := errors.Is(a.Err, terms.ErrPlanFirst) && d.o.Planner != nil; !asks && !first {
 		return a
 	}
 	if d.o.Planner != nil {
-		dry, p := *c, Answer{Outcome: Refusal}
+		dry, p := *c, terms.Answer{Outcome: terms.Refusal}
 		dry.ID, dry.Planning = newID(d.o.Now()), true
 		p.CallID = dry.ID
-		plan := &Running{Call: &dry, Round: r.Round, o: &d.o, st: st, progress: r.progress, log: r.log}
+		plan := &Running{Call: &dry, Round: r.Round, o: &d.o, st: st, progress: r.progress,
+			log: r.log}
 		if d.passCall(ctx, plan, &p); p.Plan == nil || p.Err != nil {
 			return p // refused, waits for an answer, or nothing above green is left to do
 		}
@@ -138,41 +116,44 @@ func (d *Door) call(ctx context.Context, st *state, req Request, c *Call) Answer
 		return a
 	}
 	a.Err = err
-	if errors.Is(err, ErrWaiting) {
-		a.Outcome = Waits
+	if errors.Is(err, terms.ErrWaiting) {
+		a.Outcome = terms.Waits
 	}
-	if no := (*Refused)(nil); errors.As(err, &no) { // a denial, or nobody could be asked
-		no.DecisionID = d.refuse(ctx, st, c, Decision{Tier: refused.Decision.Tier, Failed: no.Failed,
+	if no := (*terms.Refused)(nil); errors.As(err, &no) { // a denial, or nobody could be asked
+		no.DecisionID = d.refuse(ctx, st, c, terms.Decision{Tier: refused.Decision.Tier,
+			Failed: no.Failed,
 			Denied: no.Denied, Revision: refused.Decision.Revision}, 0, true).ID
 	}
 	return a
 }
 
 // passPlan decides whether a person may be asked about the plan of a call.
-func (d *Door) passPlan(ctx context.Context, r *Running, a *Answer) {
+func (d *Door) passPlan(ctx context.Context, r *Running, a *terms.Answer) {
 	c := *r.Call
 	c.Plan = d.o.Planner.Plan(&c, r.steps, *a)
-	keep := func(_ context.Context, _ Question, _ Decision, rec *Record) (Plan, error) {
-		rec.Outcome = Planned
+	keep := func(_ context.Context, _ terms.Question, _ terms.Decision,
+		rec *terms.Record) (terms.Plan, error) {
+		rec.Outcome = terms.Planned
 		return c.Plan, nil
 	}
 	a.Plan = c.Plan
-	q := Question{Kind: KindPlan, Call: &c, Steps: r.steps}
+	q := terms.Question{Kind: terms.KindPlan, Call: &c, Steps: r.steps}
 	if _, a.Err = pass(ctx, &d.o, r.st, q, keep); a.Err != nil {
-		a.Outcome = Refusal
+		a.Outcome = terms.Refusal
 	}
 }
 
 // passCall takes the call through pass, and runs it where that is allowed.
-func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
-	run := func(ctx context.Context, _ Question, dec Decision, rec *Record) (Output, error) {
+func (d *Door) passCall(ctx context.Context, r *Running, a *terms.Answer) {
+	run := func(ctx context.Context, _ terms.Question, dec terms.Decision,
+		rec *terms.Record) (terms.Output, error) {
 		if dec.Obligations.Plan && r.Call.Plan == nil && !r.Call.Planning {
-			return Output{}, ErrPlanFirst
+			return terms.Output{}, terms.ErrPlanFirst
 		}
-		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, Unknown
+		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, terms.Unknown
 		if err := d.runner.Ready(ctx, r.Call.Tool, r.tell); err != nil {
-			a.Outcome = Failed
-			return Output{}, err
+			a.Outcome = terms.Failed
+			return terms.Output{}, err
 		}
 		out, err := d.run(ctx, r, dec)
 		a.Outcome, a.Refused, a.Output = r.outcome(out, err), r.refused, out
@@ -181,28 +162,28 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *Answer) {
 			int64(len(out.JSON)), r.refusals, &notes, out.Hits
 		return out, err
 	}
-	_, a.Err = pass(ctx, &d.o, r.st, Question{Kind: KindCall, Call: r.Call}, run)
-	if a.Outcome == Planned {
+	_, a.Err = pass(ctx, &d.o, r.st, terms.Question{Kind: terms.KindCall, Call: r.Call}, run)
+	if a.Outcome == terms.Planned {
 		d.passPlan(ctx, r, a)
 	}
 }
 
 // run runs the plugin within the budget of the call.
-func (d *Door) run(ctx context.Context, r *Running, dec Decision) (Output, error) {
+func (d *Door) run(ctx context.Context, r *Running, dec terms.Decision) (terms.Output, error) {
 	c, t := r.Call, r.Call.Tool
-	r.Nodes = slices.DeleteFunc(append([]Node{}, d.o.Nodes...), func(n Node) bool {
-		return !d.Visible(ctx, c.Principal, c.Source, t, Targets{Nodes: []string{n.Name}})
+	r.Nodes = slices.DeleteFunc(append([]terms.Node{}, d.o.Nodes...), func(n terms.Node) bool {
+		return !d.Visible(ctx, c.Principal, c.Source, t, terms.Targets{Nodes: []string{n.Name}})
 	})
 	limit := t.Budget
 	if o := dec.Obligations.Timeout; limit <= 0 || o > 0 && o < limit {
 		limit = o
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
-		&BudgetError{Tool: t.Name, CallID: r.Call.ID, Limit: limit})
+		&terms.BudgetError{Tool: t.Name, CallID: r.Call.ID, Limit: limit})
 	defer cancel()
 	defer r.end(ctx) // also after a panic: the call's stages must not stay
 	out, err := d.runner.Run(ctx, r)
-	if budget := (*BudgetError)(nil); errors.As(err, &budget) {
+	if budget := (*terms.BudgetError)(nil); errors.As(err, &budget) {
 		budget.MayHaveExecuted = r.effects && !r.Call.Planning
 	}
 	return out, err
@@ -210,8 +191,10 @@ func (d *Door) run(ctx context.Context, r *Running, dec Decision) (Output, error
 
 // Visible reports whether the principal may see the tool in a list, and among its targets the node
 // or guest that on names. It is decided but not journaled, since a list has no effect.
-func (d *Door) Visible(ctx context.Context, p Principal, source string, t *Tool, on Targets) bool {
-	q := Question{ID: "list", Kind: KindVisible, Call: &Call{Source: source, Principal: p, Tool: t,
+func (d *Door) Visible(ctx context.Context, p terms.Principal, source string, t *terms.Tool,
+	on terms.Targets) bool {
+	q := terms.Question{ID: "list", Kind: terms.KindVisible, Call: &terms.Call{Source: source,
+		Principal: p, Tool: t,
 		Targets: on, Nodes: d.o.Nodes}}
 	dec, _ := d.o.decide(ctx, new(state), &q)
 	return dec.Allow

@@ -9,46 +9,50 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 func TestEverythingButAWholeYesRefusesTheCall(t *testing.T) {
 	for name, tt := range map[string]struct {
-		decide func(Question) (Decision, error)
+		decide func(terms.Question) (terms.Decision, error)
 		broken error
 		why    string
 	}{
-		"the zero decision": {decide: func(Question) (Decision, error) {
-			return Decision{}, nil
+		"the zero decision": {decide: func(terms.Question) (terms.Decision, error) {
+			return terms.Decision{}, nil
 		}, why: "policy.undefined"},
-		"an error": {decide: func(Question) (Decision, error) {
-			return Decision{Allow: true, Tier: Green}, errors.New("x")
+		"an error": {decide: func(terms.Question) (terms.Decision, error) {
+			return terms.Decision{Allow: true, Tier: terms.Green}, errors.New("x")
 		}, why: "policy.error"},
-		"a panic": {decide: func(Question) (Decision, error) { panic("x") },
+		"a panic": {decide: func(terms.Question) (terms.Decision, error) { panic("x") },
 			why: "policy.panic"},
-		"allow without a tier":       {decide: allow(NoTier), why: "policy.contradiction"},
-		"allow at tier black":        {decide: allow(Black), why: "policy.contradiction"},
+		"allow without a tier":       {decide: allow(terms.NoTier), why: "policy.contradiction"},
+		"allow at tier black":        {decide: allow(terms.Black), why: "policy.contradiction"},
 		"allow at a tier unheard of": {decide: allow(9), why: "policy.contradiction"},
-		"allow with a failed check": {decide: func(Question) (Decision, error) {
-			return Decision{Allow: true, Tier: Green, Failed: []string{"protected"}}, nil
+		"allow with a failed check": {decide: func(terms.Question) (terms.Decision, error) {
+			return terms.Decision{Allow: true, Tier: terms.Green, Failed: []string{"protected"}},
+				nil
 		}, why: "protected"},
-		"allow with a reason against": {decide: func(Question) (Decision, error) {
-			return Decision{Allow: true, Tier: Green, Denied: []Reason{{ID: "site.night"}}}, nil
+		"allow with a reason against": {decide: func(terms.Question) (terms.Decision, error) {
+			return terms.Decision{Allow: true, Tier: terms.Green,
+				Denied: []terms.Reason{{ID: "site.night"}}}, nil
 		}, why: "policy.contradiction"},
-		"a journal that cannot be written": {decide: allow(Green), broken: errors.New("disk full"),
-			why: "journal.unavailable"},
-		"a no": {decide: func(Question) (Decision, error) {
-			return Decision{Failed: []string{"tier"}}, nil
+		"a journal that cannot be written": {decide: allow(terms.Green),
+			broken: errors.New("disk full"),
+			why:    "journal.unavailable"},
+		"a no": {decide: func(terms.Question) (terms.Decision, error) {
+			return terms.Decision{Failed: []string{"tier"}}, nil
 		}, why: "tier"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: tt.decide, broken: tt.broken}
 			a := w.call(`{}`)
-			var refused *Refused
+			var refused *terms.Refused
 			if !errors.As(a.Err, &refused) || !slices.Contains(refused.Failed, tt.why) {
 				t.Fatalf("answer %+v, want a refusal by %s", a, tt.why)
 			}
-			if a.Outcome != Refusal || slices.Contains(w.events, "run") {
+			if a.Outcome != terms.Refusal || slices.Contains(w.events, "run") {
 				t.Errorf("outcome %s, events %v: something ran", a.Outcome, w.events)
 			}
 			if want := map[bool]int{true: 1}[tt.why == "policy.error"]; w.taken != want {
@@ -80,15 +84,15 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 		}
 		for _, refusedAt := range []string{"", "lookup", "effect"} {
 			t.Run(name+" refused at "+refusedAt, func(t *testing.T) {
-				w := &world{decide: func(q Question) (Decision, error) {
-					return Decision{
-						Allow: q.Kind == KindCall || q.Phase.String() != refusedAt,
-						Tier:  Yellow,
+				w := &world{decide: func(q terms.Question) (terms.Decision, error) {
+					return terms.Decision{
+						Allow: q.Kind == terms.KindCall || q.Phase.String() != refusedAt,
+						Tier:  terms.Yellow,
 					}, nil
 				}}
-				w.guest = func(ctx context.Context, r *Running) (Output, error) {
+				w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 					_, err := r.Operate(ctx, op)
-					var refused *Refused
+					var refused *terms.Refused
 					if wantRefused := slices.Contains(w.events, "decide "+name+"/"+
 						refusedAt); errors.As(
 						err,
@@ -96,7 +100,7 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 					) != wantRefused {
 						t.Errorf("Operate: %v", err)
 					}
-					return Output{JSON: json.RawMessage(`{}`)}, nil // swallows the refusal
+					return terms.Output{JSON: json.RawMessage(`{}`)}, nil // swallows the refusal
 				}
 				a := w.call(`{}`)
 				executed := slices.Index(w.events, "execute "+name)
@@ -139,12 +143,12 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 		}, code: "too_many", ran: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{next: tt.next, decide: func(q Question) (Decision, error) {
+			w := &world{next: tt.next, decide: func(q terms.Question) (terms.Decision, error) {
 				if h, ok := q.Op.(abi.HTTPRequest); ok && tt.deny > 0 && h.Hop == tt.deny &&
-					q.Phase == PhaseLookup {
-					return Decision{Failed: []string{"egress"}}, nil
+					q.Phase == terms.PhaseLookup {
+					return terms.Decision{Failed: []string{"egress"}}, nil
 				}
-				return allow(Green)(q)
+				return allow(terms.Green)(q)
 			}}
 			if w.next == nil {
 				w.next = func(op abi.Op) abi.Op {
@@ -155,9 +159,9 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 				}
 			}
 			var err error
-			w.guest = func(ctx context.Context, r *Running) (Output, error) {
+			w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 				_, err = r.Operate(ctx, abi.HTTPRequest{URL: "https://a/"})
-				return Output{}, nil
+				return terms.Output{}, nil
 			}
 			a := w.call("{}")
 			ran, decided := 0, 0
@@ -165,7 +169,7 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 				ran += strings.Count(e, "execute http_request")
 				decided += strings.Count(e, "decide http_request/lookup")
 			}
-			refused, op := (*Refused)(nil), (*OpError)(nil)
+			refused, op := (*terms.Refused)(nil), (*terms.OpError)(nil)
 			switch {
 			case tt.deny > 0:
 				if !errors.As(err, &refused) || refused.Phase != "lookup" || len(a.Refused) != 1 ||
@@ -195,67 +199,70 @@ func TestWhatAnOperationLeadsToGoesThroughTheDoor(t *testing.T) {
 // The intent of an operation above green is synced before it runs, and with it the intent of its
 // call. Nothing else waits for the disk.
 func TestOnlyOperationsAboveGreenWaitForTheDisk(t *testing.T) {
-	for _, tier := range []Tier{Green, Yellow, Red} {
+	for _, tier := range []terms.Tier{terms.Green, terms.Yellow, terms.Red} {
 		w := &world{decide: allow(tier)}
-		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+		w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 			_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 				Argv: []string{"true"}})
-			return Output{}, err
+			return terms.Output{}, err
 		}
 		w.call(`{}`)
-		if want := []bool{false, tier != Green}; !slices.Equal(w.durable, want) {
+		if want := []bool{false, tier != terms.Green}; !slices.Equal(w.durable, want) {
 			t.Errorf("%s: durable %v, want %v", tier, w.durable, want)
 		}
 	}
 }
 
 func TestNothingIsAskedAfterAnEffect(t *testing.T) {
-	for _, tier := range []Tier{Green, Yellow} {
-		w := &world{decide: func(q Question) (Decision, error) {
+	for _, tier := range []terms.Tier{terms.Green, terms.Yellow} {
+		w := &world{decide: func(q terms.Question) (terms.Decision, error) {
 			if _, asks := q.Op.(abi.Ask); asks {
-				return allow(Green)(q)
+				return allow(terms.Green)(q)
 			}
 			return allow(tier)(q)
 		}}
-		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+		w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 			if _, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 				Argv: []string{"x"}}); err != nil {
 				t.Error(err)
 			}
 			_, err := r.Operate(ctx, abi.Ask{Key: "k"})
 			if refused := err != nil && strings.Contains(err.Error(),
-				"ask before that"); refused != (tier != Green) {
+				"ask before that"); refused != (tier != terms.Green) {
 				t.Errorf("asked after something %s: %v", tier, err)
 			}
-			return Output{}, nil
+			return terms.Output{}, nil
 		}
 		w.call(`{}`)
 	}
 }
 
 func TestOutcomeBelievesTheHost(t *testing.T) {
-	lost := &OpError{Code: "lost", Outcome: Unknown}
+	lost := &terms.OpError{Code: "lost", Outcome: terms.Unknown}
 	for name, tt := range map[string]struct {
-		tier     Tier
+		tier     terms.Tier
 		exec     error
 		guestErr error
 		code     int
-		want     Outcome
+		want     terms.Outcome
 	}{
-		"all well":     {Yellow, nil, nil, 0, Succeeded},
-		"a tool error": {Yellow, nil, nil, 1, Failed},
-		"a failed operation that was hidden": {Yellow, &OpError{Code: "x", Outcome: Failed}, nil, 0,
-			Succeeded},
-		"a lost write that was hidden": {Yellow, lost, nil, 0, Unknown},
-		"a lost read":                  {Green, lost, nil, 0, Succeeded},
-		"a trap":                       {Yellow, nil, &PluginError{Code: "plugin_trap"}, 0, Failed},
-		"a lost write, then a trap":    {Red, lost, &PluginError{Code: "plugin_trap"}, 0, Unknown},
+		"all well":     {terms.Yellow, nil, nil, 0, terms.Succeeded},
+		"a tool error": {terms.Yellow, nil, nil, 1, terms.Failed},
+		"a failed operation that was hidden": {terms.Yellow, &terms.OpError{Code: "x",
+			Outcome: terms.Failed}, nil, 0,
+			terms.Succeeded},
+		"a lost write that was hidden": {terms.Yellow, lost, nil, 0, terms.Unknown},
+		"a lost read":                  {terms.Green, lost, nil, 0, terms.Succeeded},
+		"a trap": {terms.Yellow, nil, &terms.PluginError{Code: "plugin_trap"},
+			0, terms.Failed},
+		"a lost write, then a trap": {terms.Red, lost, &terms.PluginError{Code: "plugin_trap"},
+			0, terms.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{decide: allow(tt.tier), execErr: tt.exec}
-			w.guest = func(ctx context.Context, r *Running) (Output, error) {
+			w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 				r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}})
-				return Output{Code: tt.code}, tt.guestErr
+				return terms.Output{Code: tt.code}, tt.guestErr
 			}
 			if a := w.call(`{}`); a.Outcome != tt.want ||
 				w.outcomes[len(w.outcomes)-1].Outcome != tt.want {
@@ -271,22 +278,22 @@ func TestOutcomeBelievesTheHost(t *testing.T) {
 }
 
 func TestBudgetStopsTheCallAndSaysWhetherSomethingHappened(t *testing.T) {
-	for _, tier := range []Tier{Green, Yellow} {
-		w := &world{decide: func(q Question) (Decision, error) {
-			return Decision{
+	for _, tier := range []terms.Tier{terms.Green, terms.Yellow} {
+		w := &world{decide: func(q terms.Question) (terms.Decision, error) {
+			return terms.Decision{
 				Allow:       true,
 				Tier:        tier,
-				Obligations: Obligations{Timeout: 20 * time.Millisecond},
+				Obligations: terms.Obligations{Timeout: 20 * time.Millisecond},
 			}, nil
 		}}
-		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+		w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 			r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"x"}})
 			<-ctx.Done()
-			return Output{}, context.Cause(ctx)
+			return terms.Output{}, context.Cause(ctx)
 		}
 		a := w.call(`{}`)
-		var budget *BudgetError
-		if !errors.As(a.Err, &budget) || budget.MayHaveExecuted != (tier != Green) ||
+		var budget *terms.BudgetError
+		if !errors.As(a.Err, &budget) || budget.MayHaveExecuted != (tier != terms.Green) ||
 			budget.Limit != 20*time.Millisecond ||
 			budget.CallID != a.CallID {
 			t.Errorf("%s: answer %+v, budget %+v", tier, a, budget)
@@ -298,9 +305,13 @@ func TestBudgetStopsTheCallAndSaysWhetherSomethingHappened(t *testing.T) {
 }
 
 func TestAnEndedCallCanDoNothing(t *testing.T) {
-	w := &world{decide: allow(Green)}
+	w := &world{decide: allow(terms.Green)}
 	var kept *Running
-	w.guest = func(_ context.Context, r *Running) (Output, error) { kept = r; return Output{}, nil }
+	w.guest = func(_ context.Context, r *Running) (terms.Output,
+		error) {
+		kept = r
+		return terms.Output{}, nil
+	}
 	w.call(`{}`)
 	before := len(w.events)
 	_, err := kept.Operate(context.Background(), abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}})
@@ -310,20 +321,20 @@ func TestAnEndedCallCanDoNothing(t *testing.T) {
 }
 
 func TestACallAsksForABoundedNumberOfOperations(t *testing.T) {
-	w := &world{decide: func(q Question) (Decision, error) {
-		return Decision{
-			Allow:  q.Kind == KindCall,
-			Tier:   Green,
-			Failed: map[bool][]string{true: {"bound"}}[q.Kind != KindCall],
+	w := &world{decide: func(q terms.Question) (terms.Decision, error) {
+		return terms.Decision{
+			Allow:  q.Kind == terms.KindCall,
+			Tier:   terms.Green,
+			Failed: map[bool][]string{true: {"bound"}}[q.Kind != terms.KindCall],
 		}, nil
 	}}
 	var last error
-	w.guest = func(ctx context.Context, r *Running) (Output, error) {
+	w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 		for range maxOps + 1 {
 			_, last = r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 				Argv: []string{"x"}})
 		}
-		return Output{}, nil
+		return terms.Output{}, nil
 	}
 	a := w.call(`{}`)
 	if bad, ok := last.(*abi.RequestError); !ok || bad.Field != "call" {
@@ -339,20 +350,24 @@ func TestACallAsksForABoundedNumberOfOperations(t *testing.T) {
 }
 
 func TestConfirmation(t *testing.T) {
-	red := func(q Question) (Decision, error) {
+	red := func(q terms.Question) (terms.Decision, error) {
 		if q.Call.Confirmation.State == "approved" {
-			return Decision{Allow: true, Tier: Red}, nil
+			return terms.Decision{Allow: true, Tier: terms.Red}, nil
 		}
-		return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
+		return terms.Decision{
+			Tier:          terms.Red,
+			Failed:        []string{"confirmation"},
+			NeedsApproval: true,
+		}, nil
 	}
 	t.Run("a yes is followed by a second decision", func(t *testing.T) {
 		w := &world{
 			decide: red,
-			confirm: func(*Call) (Confirmation, error) {
-				return Confirmation{State: "approved", By: "ann"}, nil
+			confirm: func(*terms.Call) (terms.Confirmation, error) {
+				return terms.Confirmation{State: "approved", By: "ann"}, nil
 			},
 		}
-		if a := w.call(`{}`); a.Outcome != Succeeded ||
+		if a := w.call(`{}`); a.Outcome != terms.Succeeded ||
 			!slices.Equal(
 				w.events[:6],
 				[]string{
@@ -370,32 +385,35 @@ func TestConfirmation(t *testing.T) {
 	t.Run("a state that the policy does not accept is refused again", func(t *testing.T) {
 		w := &world{
 			decide: red,
-			confirm: func(*Call) (Confirmation, error) {
-				return Confirmation{State: "expired"}, nil
+			confirm: func(*terms.Call) (terms.Confirmation, error) {
+				return terms.Confirmation{State: "expired"}, nil
 			},
 		}
-		if a := w.call(`{}`); a.Outcome != Refusal || slices.Contains(w.events, "run") {
+		if a := w.call(`{}`); a.Outcome != terms.Refusal || slices.Contains(w.events, "run") {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
 	t.Run("nobody has decided yet", func(t *testing.T) {
 		w := &world{
 			decide: red,
-			confirm: func(*Call) (Confirmation, error) {
-				return Confirmation{}, &Waiting{ApprovalID: "a1"}
+			confirm: func(*terms.Call) (terms.Confirmation, error) {
+				return terms.Confirmation{}, &terms.Waiting{ApprovalID: "a1"}
 			},
 		}
-		if a := w.call(`{}`); a.Outcome != Waits || slices.Contains(w.events, "run") {
+		if a := w.call(`{}`); a.Outcome != terms.Waits || slices.Contains(w.events, "run") {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
 	t.Run("a person's no is journaled", func(t *testing.T) {
-		w := &world{decide: red, confirm: func(*Call) (Confirmation, error) {
-			return Confirmation{}, &Refused{Kind: "call", Failed: []string{"approval.denied"}}
+		w := &world{decide: red, confirm: func(*terms.Call) (terms.Confirmation, error) {
+			return terms.Confirmation{}, &terms.Refused{
+				Kind:   "call",
+				Failed: []string{"approval.denied"},
+			}
 		}}
 		a := w.call(`{}`)
-		no := (*Refused)(nil)
-		if !errors.As(a.Err, &no) || no.DecisionID == "" || a.Outcome != Refusal ||
+		no := (*terms.Refused)(nil)
+		if !errors.As(a.Err, &no) || no.DecisionID == "" || a.Outcome != terms.Refusal ||
 			!slices.Equal(
 				w.events,
 				[]string{"decide call", "intent call refused", "confirm", "intent call refused"},
@@ -404,23 +422,26 @@ func TestConfirmation(t *testing.T) {
 		}
 	})
 	t.Run("who is asked gets the decision", func(t *testing.T) {
-		w := &world{decide: func(Question) (Decision, error) {
-			return Decision{
-				Tier:          Red,
+		w := &world{decide: func(terms.Question) (terms.Decision, error) {
+			return terms.Decision{
+				Tier:          terms.Red,
 				Failed:        []string{"confirmation"},
 				NeedsApproval: true,
 				Revision:      "r7",
 				Input:         json.RawMessage(`{"masked":1}`),
 			}, nil
-		}, confirm: func(*Call) (Confirmation, error) { return Confirmation{}, errors.New("x") }}
+		}, confirm: func(*terms.Call) (terms.Confirmation, error) {
+			return terms.Confirmation{},
+				errors.New("x")
+		}}
 		if w.call(`{}`); w.asked.Revision != "r7" || string(w.asked.Input) != `{"masked":1}` ||
-			w.asked.Tier != Red {
+			w.asked.Tier != terms.Red {
 			t.Errorf("%+v", w.asked)
 		}
 	})
 	t.Run("nobody can be asked", func(t *testing.T) {
 		w := &world{decide: red}
-		if a := w.call(`{"confirmed":true}`); a.Outcome != Refusal {
+		if a := w.call(`{"confirmed":true}`); a.Outcome != terms.Refusal {
 			t.Errorf("%+v %v", a, w.events)
 		}
 	})
@@ -430,32 +451,33 @@ func TestConfirmation(t *testing.T) {
 // policy as a frozen mode.
 func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 	frozen := false
-	decide := func(q Question) (Decision, error) {
+	decide := func(q terms.Question) (terms.Decision, error) {
 		if len(q.Mode.Freezes) > 0 {
-			return Decision{Failed: []string{"freeze"}}, nil
+			return terms.Decision{Failed: []string{"freeze"}}, nil
 		}
-		return Decision{Allow: true, Tier: Green}, nil
+		return terms.Decision{Allow: true, Tier: terms.Green}, nil
 	}
-	w := &world{decide: decide, guest: func(ctx context.Context, r *Running) (Output, error) {
+	w := &world{decide: decide, guest: func(ctx context.Context, r *Running) (terms.Output, error) {
 		_, first := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 			Argv: []string{"true"}})
 		frozen = true
 		_, second := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 			Argv: []string{"true"}})
-		no := (*Refused)(nil)
+		no := (*terms.Refused)(nil)
 		if first != nil || !errors.As(second, &no) || no.Failed[0] != "freeze" {
 			t.Errorf("before the freeze: %v, after: %v", first, second)
 		}
-		return Output{}, nil
+		return terms.Output{}, nil
 	}}
 	d := w.door()
-	d.o.Mode = func(context.Context) (m Mode) {
+	d.o.Mode = func(context.Context) (m terms.Mode) {
 		if frozen {
-			m.Freezes = []Freeze{{Kind: "node", Name: "pve1"}}
+			m.Freezes = []terms.Freeze{{Kind: "node", Name: "pve1"}}
 		}
 		return m
 	}
-	if a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()}); len(
+	if a := d.Call(context.Background(), Request{Principal: terms.Principal{ID: "p"},
+		Tool: tool()}); len(
 		a.Refused,
 	) != 1 {
 		t.Errorf("%+v %v", a, w.events)
@@ -473,9 +495,9 @@ func TestArgumentsAreRefusedBeforeAnythingElse(t *testing.T) {
 		"a float integer": {`{"vmid":103.0}`, "plain form"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{decide: allow(Green)}
+			w := &world{decide: allow(terms.Green)}
 			a := w.call(tt.args)
-			var invalid *InvalidArguments
+			var invalid *terms.InvalidArguments
 			if !errors.As(a.Err, &invalid) || !strings.Contains(a.Err.Error(), tt.why) {
 				t.Fatalf("%+v; want invalid arguments with %q", a, tt.why)
 			}
@@ -489,10 +511,10 @@ func TestArgumentsAreRefusedBeforeAnythingElse(t *testing.T) {
 
 func TestTheCallIsOneValue(t *testing.T) {
 	w := &world{}
-	var calls []*Call
-	w.decide = func(q Question) (Decision, error) {
+	var calls []*terms.Call
+	w.decide = func(q terms.Question) (terms.Decision, error) {
 		calls = append(calls, q.Call)
-		return Decision{Allow: true, Tier: Green}, nil
+		return terms.Decision{Allow: true, Tier: terms.Green}, nil
 	}
 	w.call(` { "b" : 1, "a" : "x", "confirmed": true } `)
 	w.call(`{"a":"x","b":1}`)
@@ -514,28 +536,28 @@ func TestTheCallIsOneValue(t *testing.T) {
 }
 
 func TestNoArgumentsMayBeWrittenAsNull(t *testing.T) {
-	w := &world{decide: allow(Green)}
-	if a := w.call(`null`); a.Outcome != Succeeded {
+	w := &world{decide: allow(terms.Green)}
+	if a := w.call(`null`); a.Outcome != terms.Succeeded {
 		t.Errorf("%+v", a)
 	}
 }
 
 func TestALostOutcomeIsSaid(t *testing.T) {
-	w := &world{decide: allow(Yellow), lost: errors.New("disk full")}
-	if a := w.call(`{}`); !a.JournalFailed || a.Outcome != Succeeded {
+	w := &world{decide: allow(terms.Yellow), lost: errors.New("disk full")}
+	if a := w.call(`{}`); !a.JournalFailed || a.Outcome != terms.Succeeded {
 		t.Errorf("%+v", a)
 	}
 }
 
 func TestAPanicIsAnOutcomeThatNobodyKnows(t *testing.T) {
-	w := &world{decide: allow(Yellow)}
+	w := &world{decide: allow(terms.Yellow)}
 	var kept *Running
-	w.guest = func(_ context.Context, r *Running) (Output, error) {
+	w.guest = func(_ context.Context, r *Running) (terms.Output, error) {
 		kept = r
 		panic("broken executor")
 	}
-	if a := w.call(`{}`); a.Outcome != Unknown || a.Err == nil ||
-		w.outcomes[0].Outcome != Unknown ||
+	if a := w.call(`{}`); a.Outcome != terms.Unknown || a.Err == nil ||
+		w.outcomes[0].Outcome != terms.Unknown ||
 		w.outcomes[0].Code != "panic" {
 		t.Errorf("%+v, journaled %+v", a, w.outcomes)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -21,36 +22,40 @@ func (waitingTurns) Release(string)                          {}
 // the record and the executor have the mode and the time of the moment after.
 func TestWhatArrivesWhileADecisionWaitsIsDecidedOn(t *testing.T) {
 	for name, tt := range map[string]struct {
-		arrives func(*Mode, *error)
+		arrives func(*terms.Mode, *error)
 		check   string
 	}{
-		"a freeze": {func(m *Mode, _ *error) { m.Freezes = []Freeze{{Kind: "all"}} }, "freeze"},
-		"read-only mode": {func(m *Mode, _ *error) { m.ReadOnly = true },
+		"a freeze": {func(m *terms.Mode, _ *error) { m.Freezes = []terms.Freeze{{Kind: "all"}} },
+			"freeze"},
+		"read-only mode": {func(m *terms.Mode, _ *error) { m.ReadOnly = true },
 			"readonly"},
-		"a revocation": {func(_ *Mode, err *error) { *err = errors.New("revoked") }, "revoked"},
-		"nothing":      {func(*Mode, *error) {}, ""},
+		"a revocation": {func(_ *terms.Mode, err *error) { *err = errors.New("revoked") },
+			"revoked"},
+		"nothing": {func(*terms.Mode, *error) {}, ""},
 	} {
-		for _, kind := range []Kind{KindCall, KindOperation} {
+		for _, kind := range []terms.Kind{terms.KindCall, terms.KindOperation} {
 			for _, during := range []string{"guests", "turn"} {
-				t.Run(name+map[Kind]string{KindCall: " at a call, ",
-					KindOperation: " at an operation, "}[kind]+during, func(t *testing.T) {
+				t.Run(name+map[terms.Kind]string{terms.KindCall: " at a call, ",
+					terms.KindOperation: " at an operation, "}[kind]+during, func(t *testing.T) {
 					now, revoked := time.UnixMilli(1e12), error(nil)
-					k := &taken{world: &world{decide: func(q Question) (Decision, error) {
-						input, err := json.Marshal(q.Time)
-						dec := Decision{Tier: Yellow, Input: input}
-						switch {
-						case q.Kind == kind && q.Facts.Guests == nil:
-							dec.Failed, dec.Guests = []string{"facts"}, []string{"105"}
-						case q.Mode.ReadOnly:
-							dec.Failed = []string{"readonly"}
-						case len(q.Mode.Freezes) > 0:
-							dec.Failed = []string{"freeze"}
-						default:
-							dec.Allow = true
-						}
-						return dec, err
-					}}}
-					d, reads, asked := k.door(), 0, Kind(0)
+					k := &taken{
+						world: &world{decide: func(q terms.Question) (terms.Decision, error) {
+							input, err := json.Marshal(q.Time)
+							dec := terms.Decision{Tier: terms.Yellow, Input: input}
+							switch {
+							case q.Kind == kind && q.Facts.Guests == nil:
+								dec.Failed, dec.Guests = []string{"facts"}, []string{"105"}
+							case q.Mode.ReadOnly:
+								dec.Failed = []string{"readonly"}
+							case len(q.Mode.Freezes) > 0:
+								dec.Failed = []string{"freeze"}
+							default:
+								dec.Allow = true
+							}
+							return dec, err
+						}},
+					}
+					d, reads, asked := k.door(), 0, terms.Kind(0)
 					meanwhile := func(here string) {
 						if during == here && asked == kind {
 							now = now.Add(40 * time.Second)
@@ -58,28 +63,32 @@ func TestWhatArrivesWhileADecisionWaitsIsDecidedOn(t *testing.T) {
 						}
 					}
 					d.o.Now = func() time.Time { return now }
-					d.o.Guests = func(_ context.Context, q Question, _ Decision) map[string]Guest {
+					d.o.Guests = func(_ context.Context, q terms.Question,
+						_ terms.Decision) map[string]terms.Guest {
 						asked = q.Kind
 						meanwhile("guests")
 						reads++
-						return map[string]Guest{"105": {}}
+						return map[string]terms.Guest{"105": {}}
 					}
 					d.o.Turns = waitingTurns{func() { meanwhile("turn"); asked = 0 }}
 					for n := range d.o.Executors {
 						d.o.Executors[n] = k
 					}
 					var err error
-					k.guest = func(ctx context.Context, r *Running) (Output, error) {
+					k.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 						_, err = r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 							Argv: []string{"true"}})
-						return Output{}, nil
+						return terms.Output{}, nil
 					}
-					a := d.Call(t.Context(), Request{Principal: Principal{ID: "p"}, Tool: tool(),
-						Current: func(context.Context) error { return revoked }})
-					if kind == KindCall {
+					a := d.Call(
+						t.Context(),
+						Request{Principal: terms.Principal{ID: "p"}, Tool: tool(),
+							Current: func(context.Context) error { return revoked }},
+					)
+					if kind == terms.KindCall {
 						err = a.Err
 					}
-					refused, last := (*Refused)(nil), k.intents[len(k.intents)-1]
+					refused, last := (*terms.Refused)(nil), k.intents[len(k.intents)-1]
 					executed := slices.Contains(k.events, "execute ssh_exec")
 					switch is := errors.As(err, &refused); {
 					case reads != 1:

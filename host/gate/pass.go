@@ -9,33 +9,28 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
-)
 
-// state is what a door knows of a call beside it. A call and its dry run share one.
-type state struct {
-	current   func(context.Context) error // of the request
-	spent     atomic.Int64                // nanoseconds for which the host computed
-	unwritten atomic.Bool                 // an outcome could not be journaled
-}
+	"github.com/caponier-mcp/caponier/host/terms"
+)
 
 // pass is the only way to an effect: decide, journal the intent, refuse or act on the very question
 // that was decided, journal the outcome. Each error before act is a refusal. An outcome that could
 // not be journaled is noted in the call. Act may fill in its record: without an outcome there, the
 // error is it.
-func pass[T any](ctx context.Context, o *Options, st *state, q Question,
-	act func(context.Context, Question, Decision, *Record) (T, error),
+func pass[T any](ctx context.Context, o *Options, st *state, q terms.Question,
+	act func(context.Context, terms.Question, terms.Decision, *terms.Record) (T, error),
 ) (result T, err error) {
 	q.ID, q.Time = newID(o.Now()), o.Now()
 	dec, giveBack := o.decide(ctx, st, &q)
-	rec := NewRecord(q, dec)
+	rec := terms.NewRecord(q, dec)
 	if dec.NeedsApproval && o.Confirmer != nil || waits(dec) { // refused for now
-		rec.Outcome = Waits
+		rec.Outcome = terms.Waits
 	}
 	// One sync covers every intent before it, the call's included. So only what can have an effect
 	// waits for the disk.
-	durable := dec.Allow && q.Kind == KindOperation && dec.Tier != Green && !q.Call.Planning
+	durable := dec.Allow && q.Kind == terms.KindOperation && dec.Tier != terms.Green &&
+		!q.Call.Planning
 	if err := o.Journal.Intent(ctx, rec, durable); err != nil && dec.Allow {
 		dec = deny("journal.unavailable",
 			"the journal cannot be written, so nothing may be done: "+err.Error())
@@ -47,7 +42,7 @@ func pass[T any](ctx context.Context, o *Options, st *state, q Question,
 	began := o.Now()
 	rec.Outcome, rec.Input, rec.Masked = "", nil, false
 	result, err = guarded(ctx, q, dec, &rec, act)
-	outcome, code := Ended(err)
+	outcome, code := terms.Ended(err)
 	rec.Type, rec.Time, rec.DurationUS = "outcome", o.Now(), o.Now().Sub(began).Microseconds()
 	rec.Outcome, rec.Code = cmp.Or(rec.Outcome, outcome), code
 	if o.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil {
@@ -57,14 +52,14 @@ func pass[T any](ctx context.Context, o *Options, st *state, q Question,
 }
 
 // guarded turns a panic of act into an unknown outcome, which is journaled.
-func guarded[T any](ctx context.Context, q Question, dec Decision, rec *Record,
-	act func(context.Context, Question, Decision, *Record) (T, error),
+func guarded[T any](ctx context.Context, q terms.Question, dec terms.Decision, rec *terms.Record,
+	act func(context.Context, terms.Question, terms.Decision, *terms.Record) (T, error),
 ) (out T, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			slog.Error("the host panicked while acting", "panic", p, "stack", string(debug.Stack()))
-			rec.Outcome = Unknown
-			err = &OpError{Code: "panic", Outcome: Unknown,
+			rec.Outcome = terms.Unknown
+			err = &terms.OpError{Code: "panic", Outcome: terms.Unknown,
 				Message: "the host panicked while doing this; what it did is unknown"}
 		}
 	}()
@@ -72,7 +67,7 @@ func guarded[T any](ctx context.Context, q Question, dec Decision, rec *Record,
 }
 
 // decide turns every way of not getting an answer into a refusal. Q becomes what was decided.
-func (o *Options) decide(ctx context.Context, st *state, q *Question) (dec Decision,
+func (o *Options) decide(ctx context.Context, st *state, q *terms.Question) (dec terms.Decision,
 	giveBack func()) {
 	giveBack = func() {}
 	defer func() {
@@ -84,10 +79,10 @@ func (o *Options) decide(ctx context.Context, st *state, q *Question) (dec Decis
 		why := t.Name + " is not offered by this host: it " + o.HiddenReason(t)
 		return deny("withheld", why), giveBack
 	}
-	if o.Look != nil && q.Kind != KindVisible {
+	if o.Look != nil && q.Kind != terms.KindVisible {
 		ctx = o.Look(ctx, *q)
 	}
-	if q.Kind == KindCall {
+	if q.Kind == terms.KindCall {
 		counts, back, err := o.Ledger.Take(ctx, q.Call)
 		if err != nil {
 			return deny("ledger.unavailable", "calls cannot be counted: "+err.Error()), giveBack
@@ -95,7 +90,7 @@ func (o *Options) decide(ctx context.Context, st *state, q *Question) (dec Decis
 		q.Facts.Counts, giveBack = counts, back
 	}
 	dec, err := o.answer(ctx, st, q)
-	if len(dec.Guests) > 0 && o.Guests != nil && q.Kind != KindVisible {
+	if len(dec.Guests) > 0 && o.Guests != nil && q.Kind != terms.KindVisible {
 		q.Facts.Guests = o.Guests(ctx, *q, dec) // which takes time
 		dec, err = o.answer(ctx, st, q)
 	}
@@ -104,7 +99,7 @@ func (o *Options) decide(ctx context.Context, st *state, q *Question) (dec Decis
 		failed := deny("policy.error", "the policy engine did not answer: "+err.Error())
 		failed.Input, failed.Masked = dec.Input, dec.Masked
 		return failed, func() {} // a question that breaks the engine counts
-	case dec.Allow && (dec.Tier < Green || dec.Tier >= Black ||
+	case dec.Allow && (dec.Tier < terms.Green || dec.Tier >= terms.Black ||
 		len(dec.Failed)+len(dec.Denied) > 0):
 		dec.Allow = false
 		dec.Failed = append(dec.Failed, "policy.contradiction")
@@ -115,10 +110,11 @@ func (o *Options) decide(ctx context.Context, st *state, q *Question) (dec Decis
 }
 
 // answer has the question decided in a turn of its principal, as everything is then.
-func (o *Options) answer(ctx context.Context, st *state, q *Question) (Decision, error) {
+func (o *Options) answer(ctx context.Context, st *state, q *terms.Question) (terms.Decision,
+	error) {
 	end, err := o.turn(ctx, st, q.Call)
 	if err != nil {
-		return Decision{}, err
+		return terms.Decision{}, err
 	}
 	defer end()
 	if q.Time, q.Mode = o.Now(), o.Mode(ctx); st.current != nil {
@@ -130,7 +126,7 @@ func (o *Options) answer(ctx context.Context, st *state, q *Question) (Decision,
 }
 
 // turn waits until the host may compute for the call. The call is charged until end is called.
-func (o *Options) turn(ctx context.Context, st *state, c *Call) (end func(), err error) {
+func (o *Options) turn(ctx context.Context, st *state, c *terms.Call) (end func(), err error) {
 	who := c.Principal.ID
 	if o.Turns != nil {
 		if err := o.Turns.Acquire(ctx, who); err != nil {
@@ -147,10 +143,10 @@ func (o *Options) turn(ctx context.Context, st *state, c *Call) (end func(), err
 }
 
 // waits reports that only facts are missing, which can be looked up.
-func waits(d Decision) bool { return d.Units != nil || d.Lacks != nil }
+func waits(d terms.Decision) bool { return d.Units != nil || d.Lacks != nil }
 
-func deny(id, msg string) Decision {
-	return Decision{Failed: []string{id}, Denied: []Reason{{ID: id, Msg: msg}}}
+func deny(id, msg string) terms.Decision {
+	return terms.Decision{Failed: []string{id}, Denied: []terms.Reason{{ID: id, Msg: msg}}}
 }
 
 // newID returns 26 characters that sort by time: 48 bits of milliseconds, 80 random bits.
@@ -163,7 +159,7 @@ func newID(t time.Time) string {
 }
 
 // refused returns the error for a decision that was recorded as this.
-func refused(rec Record, dec Decision) *Refused {
-	return &Refused{DecisionID: rec.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase,
+func refused(rec terms.Record, dec terms.Decision) *terms.Refused {
+	return &terms.Refused{DecisionID: rec.ID, Kind: rec.Kind, Op: rec.Op, Phase: rec.Phase,
 		Failed: dec.Failed, Denied: dec.Denied, NeedsApproval: dec.NeedsApproval, Decision: dec}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -21,7 +22,7 @@ type paper struct {
 	ends  string
 }
 
-func (p *paper) Plan(c *Call, steps []Step, _ Answer) Plan {
+func (p *paper) Plan(c *terms.Call, steps []terms.Step, _ terms.Answer) terms.Plan {
 	made := &paper{ends: p.ends}
 	for _, s := range steps {
 		made.steps = append(made.steps, text(s.Question.Op))
@@ -35,8 +36,8 @@ func (p *paper) Digest() string {
 func (p *paper) Complete() (bool, string) { return p.ends == "", p.ends }
 func (p *paper) Text() string             { return p.Digest() }
 func (p *paper) Take()                    { p.next++ }
-func (p *paper) Next(q Question) PlanFacts {
-	f := PlanFacts{Digest: p.Digest(), Complete: p.ends == "", Left: p.next < len(p.steps)}
+func (p *paper) Next(q terms.Question) terms.PlanFacts {
+	f := terms.PlanFacts{Digest: p.Digest(), Complete: p.ends == "", Left: p.next < len(p.steps)}
 	if f.Left {
 		f.Want = p.steps[p.next]
 		f.Next = f.Want == text(q.Op)
@@ -55,33 +56,40 @@ func text(op abi.Op) string {
 // others are red and must be the next step of their call's plan.
 func planned() *world {
 	w := &world{}
-	w.decide = func(q Question) (Decision, error) {
-		red := Decision{Allow: true, Tier: Red, Revision: "r1"}
+	w.decide = func(q terms.Question) (terms.Decision, error) {
+		red := terms.Decision{Allow: true, Tier: terms.Red, Revision: "r1"}
 		switch {
-		case q.Kind == KindCall && !q.Call.Planning && q.Call.Confirmation.State != "approved":
-			return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
-		case q.Kind == KindOperation && strings.HasPrefix(text(q.Op), "read"):
-			return Decision{Allow: true, Tier: Green}, nil
-		case q.Kind == KindOperation && !q.Call.Planning &&
+		case q.Kind == terms.KindCall && !q.Call.Planning &&
+			q.Call.Confirmation.State != "approved":
+			return terms.Decision{
+				Tier:          terms.Red,
+				Failed:        []string{"confirmation"},
+				NeedsApproval: true,
+			}, nil
+		case q.Kind == terms.KindOperation && strings.HasPrefix(text(q.Op), "read"):
+			return terms.Decision{Allow: true, Tier: terms.Green}, nil
+		case q.Kind == terms.KindOperation && !q.Call.Planning &&
 			(q.Facts.Plan == nil || !q.Facts.Plan.Next):
-			return Decision{Tier: Red, Failed: []string{"planned"}}, nil
+			return terms.Decision{Tier: terms.Red, Failed: []string{"planned"}}, nil
 		}
 		return red, nil
 	}
-	w.confirm = func(*Call) (Confirmation, error) {
-		return Confirmation{State: "approved", By: "bob", Channel: "cli"}, nil
+	w.confirm = func(*terms.Call) (terms.Confirmation, error) {
+		return terms.Confirmation{State: "approved", By: "bob", Channel: "cli"}, nil
 	}
 	return w
 }
 
 // runs is a plugin that runs these commands, one after the other, even if one fails.
-func runs(commands func(planning bool) []string) func(context.Context, *Running) (Output, error) {
-	return func(ctx context.Context, r *Running) (Output, error) {
+func runs(
+	commands func(planning bool) []string,
+) func(context.Context, *Running) (terms.Output, error) {
+	return func(ctx context.Context, r *Running) (terms.Output, error) {
 		for _, c := range commands(r.Call.Planning) {
 			_, _ = r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 				Argv: strings.Fields(c)})
 		}
-		return Output{JSON: json.RawMessage(`{}`)}, nil
+		return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 	}
 }
 
@@ -94,12 +102,12 @@ func (w *world) executed() (all []string) {
 	return all
 }
 
-func (w *world) planCall(plan bool) Answer {
+func (w *world) planCall(plan bool) terms.Answer {
 	d := w.door()
 	d.o.Planner = &paper{}
 	t := tool()
 	t.Plans = true
-	return d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
+	return d.Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 		Tool: t, Arguments: []byte(`{}`), Plan: plan})
 }
 
@@ -107,7 +115,7 @@ func TestAPlannedCallExecutesOnlyWhatIsGreen(t *testing.T) {
 	w := planned()
 	w.guest = runs(func(bool) []string { return []string{"read 1", "stop 1", "start 1"} })
 	a := w.planCall(true)
-	if a.Err != nil || a.Outcome != Planned || a.Plan == nil ||
+	if a.Err != nil || a.Outcome != terms.Planned || a.Plan == nil ||
 		a.Plan.Digest() != "sha256:stop 1;start 1" {
 		t.Fatalf("%+v", a)
 	}
@@ -157,8 +165,8 @@ func TestACallIsHeldToTheApprovedPlan(t *testing.T) {
 		if planReads := 0; len(w.executed())-planReads < c.executed || len(a.Refused) != c.refused {
 			t.Errorf("%s: executed %v, refused %d: %v", name, w.executed(), len(a.Refused), a.Err)
 		}
-		if c.executed == 0 && slices.ContainsFunc(w.outcomes, func(r Record) bool {
-			return r.Kind == "operation" && r.Tier == "red" && r.Outcome == Succeeded
+		if c.executed == 0 && slices.ContainsFunc(w.outcomes, func(r terms.Record) bool {
+			return r.Kind == "operation" && r.Tier == "red" && r.Outcome == terms.Succeeded
 		}) {
 			t.Errorf("%s: something above green ran", name)
 		}
@@ -169,7 +177,7 @@ func TestADryRunWithoutEffectsIsTheCall(t *testing.T) {
 	w := planned()
 	w.guest = runs(func(bool) []string { return []string{"read 1"} })
 	a := w.planCall(false)
-	if a.Err != nil || a.Outcome != Succeeded || slices.Contains(w.events, "confirm") {
+	if a.Err != nil || a.Outcome != terms.Succeeded || slices.Contains(w.events, "confirm") {
 		t.Errorf("%+v, %v", a, w.events)
 	}
 }
@@ -177,18 +185,18 @@ func TestADryRunWithoutEffectsIsTheCall(t *testing.T) {
 func TestNobodyIsAskedAboutAPlanThatPolicyRefuses(t *testing.T) {
 	w := planned()
 	inner := w.decide
-	w.decide = func(q Question) (Decision, error) {
-		if q.Kind == KindPlan {
+	w.decide = func(q terms.Question) (terms.Decision, error) {
+		if q.Kind == terms.KindPlan {
 			if len(q.Steps) != 1 || q.Call.Plan == nil {
 				t.Errorf("the plan is decided with %d steps", len(q.Steps))
 			}
-			return Decision{Tier: Red, Failed: []string{"site"}}, nil
+			return terms.Decision{Tier: terms.Red, Failed: []string{"site"}}, nil
 		}
 		return inner(q)
 	}
 	w.guest = runs(func(bool) []string { return []string{"stop 1"} })
 	a := w.planCall(false)
-	if !errors.Is(a.Err, ErrRefused) || slices.Contains(w.events, "confirm") ||
+	if !errors.Is(a.Err, terms.ErrRefused) || slices.Contains(w.events, "confirm") ||
 		len(w.executed()) > 0 {
 		t.Errorf("%v, %v", a.Err, w.events)
 	}
@@ -199,7 +207,7 @@ func TestAnOldPluginsPlanEndsAtItsFirstEffect(t *testing.T) {
 	w.guest = runs(func(bool) []string { return []string{"stop 1", "read 1"} })
 	d := w.door()
 	d.o.Planner = &paper{}
-	a := d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
+	a := d.Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 		Tool: tool(), Arguments: []byte(`{}`), Plan: true})
 	if a.Plan == nil || a.Plan.Digest() != "sha256:stop 1" || len(w.executed()) != 1 {
 		t.Errorf("%+v executed %v", a, w.executed())
@@ -209,17 +217,21 @@ func TestAnOldPluginsPlanEndsAtItsFirstEffect(t *testing.T) {
 func TestWithoutAPlannerNothingIsPlanned(t *testing.T) {
 	w := planned()
 	a := w.door().Call(context.Background(), Request{Tool: tool(), Plan: true})
-	if a.Err == nil || a.Outcome != Refusal || len(w.executed()) > 0 {
+	if a.Err == nil || a.Outcome != terms.Refusal || len(w.executed()) > 0 {
 		t.Errorf("%+v", a)
 	}
 }
 
 func TestUnitsAreLookedUpWhenNothingElseIsMissing(t *testing.T) {
 	w := &world{}
-	w.decide = func(q Question) (Decision, error) {
-		ok := Decision{Allow: true, Tier: Yellow}
-		if q.Kind == KindOperation && q.Phase == PhaseEffect && q.Units == nil {
-			return Decision{Tier: Yellow, Failed: []string{"unit"}, Units: []string{"nginx"}}, nil
+	w.decide = func(q terms.Question) (terms.Decision, error) {
+		ok := terms.Decision{Allow: true, Tier: terms.Yellow}
+		if q.Kind == terms.KindOperation && q.Phase == terms.PhaseEffect && q.Units == nil {
+			return terms.Decision{
+				Tier:   terms.Yellow,
+				Failed: []string{"unit"},
+				Units:  []string{"nginx"},
+			}, nil
 		}
 		return ok, nil
 	}
@@ -236,8 +248,9 @@ func TestUnitsAreLookedUpWhenNothingElseIsMissing(t *testing.T) {
 	if a.Err != nil || !slices.Equal(got, want) || len(a.Refused) > 0 {
 		t.Errorf("%v, %v, want %v", a.Err, got, want)
 	}
-	waits := slices.ContainsFunc(w.intents, func(r Record) bool {
-		return r.Type == "refused" && r.Outcome == Waits && slices.Equal(r.Failed, []string{"unit"})
+	waits := slices.ContainsFunc(w.intents, func(r terms.Record) bool {
+		return r.Type == "refused" && r.Outcome == terms.Waits &&
+			slices.Equal(r.Failed, []string{"unit"})
 	})
 	if !waits {
 		t.Error("the decision that lacked a fact is not journaled as one that waits")
@@ -246,10 +259,10 @@ func TestUnitsAreLookedUpWhenNothingElseIsMissing(t *testing.T) {
 
 func TestAPlanIsNoLongerThanAPersonReads(t *testing.T) {
 	w := planned()
-	var steps []Step
+	var steps []terms.Step
 	inner := w.decide
-	w.decide = func(q Question) (Decision, error) {
-		if q.Kind == KindPlan {
+	w.decide = func(q terms.Question) (terms.Decision, error) {
+		if q.Kind == terms.KindPlan {
 			steps = q.Steps
 		}
 		return inner(q)
@@ -269,12 +282,16 @@ func TestAPlanIsNoLongerThanAPersonReads(t *testing.T) {
 
 // Policy wants the call planned first: its plan holds it, though nobody approves it.
 func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
-	first := func(commands func(bool) []string) (*world, Answer) {
+	first := func(commands func(bool) []string) (*world, terms.Answer) {
 		w := planned()
 		before := w.decide
-		w.decide = func(q Question) (Decision, error) {
-			if q.Kind == KindCall {
-				return Decision{Allow: true, Tier: Yellow, Obligations: Obligations{Plan: true}},
+		w.decide = func(q terms.Question) (terms.Decision, error) {
+			if q.Kind == terms.KindCall {
+				return terms.Decision{
+						Allow:       true,
+						Tier:        terms.Yellow,
+						Obligations: terms.Obligations{Plan: true},
+					},
 					nil
 			}
 			return before(q)
@@ -283,7 +300,7 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 		return w, w.planCall(false)
 	}
 	w, a := first(func(bool) []string { return []string{"read 1", "stop 1"} })
-	if a.Err != nil || a.Outcome != Succeeded || len(w.executed()) != 3 {
+	if a.Err != nil || a.Outcome != terms.Succeeded || len(w.executed()) != 3 {
 		t.Errorf("%+v, executed %v", a, w.executed())
 	}
 	w, a = first(func(planning bool) []string {
@@ -293,12 +310,17 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 		t.Errorf("another command than on the plan: %+v, executed %v", a, w.executed())
 	}
 	w = planned()
-	w.decide = func(Question) (Decision, error) {
-		return Decision{Allow: true, Tier: Yellow, Obligations: Obligations{Plan: true}}, nil
+	w.decide = func(terms.Question) (terms.Decision, error) {
+		return terms.Decision{
+			Allow:       true,
+			Tier:        terms.Yellow,
+			Obligations: terms.Obligations{Plan: true},
+		}, nil
 	}
-	if a := w.door().Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"},
+	if a := w.door().Call(t.Context(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 		Tool:      tool(),
-		Arguments: []byte(`{}`)}); a.Outcome != Refusal || !errors.Is(a.Err, ErrPlanFirst) ||
+		Arguments: []byte(`{}`)}); a.Outcome != terms.Refusal || !errors.Is(a.Err,
+		terms.ErrPlanFirst) ||
 		slices.Contains(w.events, "run") {
 		t.Errorf("a host that makes no plans: %+v %v", a, w.events)
 	}
@@ -306,15 +328,15 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 
 // A call without a plan pays nothing for plans: it allocates the same with a Planner and without.
 func TestACallWithoutAPlanPaysNothingForPlans(t *testing.T) {
-	one := func(planner Planner) (allocs float64, p50 time.Duration) {
-		w := &world{decide: allow(Yellow)}
+	one := func(planner terms.Planner) (allocs float64, p50 time.Duration) {
+		w := &world{decide: allow(terms.Yellow)}
 		w.guest = runs(func(bool) []string { return []string{"stop 1", "start 1"} })
 		d := w.door()
 		d.o.Planner = planner
 		call := func() {
 			w.events, w.intents = w.events[:0], w.intents[:0]
 			w.outcomes, w.durable = w.outcomes[:0], w.durable[:0]
-			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"},
+			if a := d.Call(t.Context(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 				Tool: tool(), Arguments: []byte(`{}`)}); a.Err != nil {
 				t.Fatal(a.Err)
 			}
@@ -336,7 +358,7 @@ func TestACallWithoutAPlanPaysNothingForPlans(t *testing.T) {
 func TestAPlanCostsLittleMoreThanTheCallWithoutEffects(t *testing.T) {
 	cost := func(plan bool) time.Duration {
 		w := planned()
-		w.decide = allow(Yellow)
+		w.decide = allow(terms.Yellow)
 		w.guest = runs(func(bool) []string {
 			return strings.Split(strings.Repeat("stop 1;", 20)+
 				"start 1", ";")
@@ -348,7 +370,7 @@ func TestAPlanCostsLittleMoreThanTheCallWithoutEffects(t *testing.T) {
 		return median(func() {
 			w.events, w.intents = w.events[:0], w.intents[:0]
 			w.outcomes, w.durable = w.outcomes[:0], w.durable[:0]
-			if a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"},
+			if a := d.Call(t.Context(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 				Tool: known, Arguments: []byte(`{}`), Plan: plan}); a.Err != nil {
 				t.Fatal(a.Err)
 			}

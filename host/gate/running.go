@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/caponier-mcp/caponier/sdk/abi/success"
 )
@@ -24,23 +25,23 @@ const (
 // Runner runs the plugin of an allowed call. Before the call's budget begins, Ready waits until
 // that is possible and tells why. The errors of Run are *BudgetError and *PluginError.
 type Runner interface {
-	Ready(ctx context.Context, t *Tool, tell func(message string)) error
-	Run(ctx context.Context, r *Running) (Output, error)
+	Ready(ctx context.Context, t *terms.Tool, tell func(message string)) error
+	Run(ctx context.Context, r *Running) (terms.Output, error)
 }
 
 // Running is an allowed call while its instance runs: what the plugin may ask the host for. Its
 // methods may be called concurrently. After the call has ended they refuse.
 type Running struct {
-	Call     *Call
-	Round    int      // 1, and 1 more each time that the call's questions were answered
-	Nodes    []Node   // of the inventory, that the plugin is told of
-	o        *Options // of the door
+	Call     *terms.Call
+	Round    int          // 1, and 1 more each time that the call's questions were answered
+	Nodes    []terms.Node // of the inventory, that the plugin is told of
+	o        *Options     // of the door
 	st       *state
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	turn    sync.RWMutex         // one at a time, but for downloads; locked before mu
-	touched map[string][]Touched // of a planned call, by node; guarded by turn
+	turn    sync.RWMutex               // one at a time, but for downloads; locked before mu
+	touched map[string][]terms.Touched // of a planned call, by node; guarded by turn
 
 	ended    atomic.Bool
 	unknown  atomic.Bool // an operation above green has an unknown outcome
@@ -49,14 +50,14 @@ type Running struct {
 	pending  bool        // an ask waits for its answer
 	asked    int
 	refusals int
-	refused  []*Refused // the first of them
-	steps    []Step     // of a planned call
+	refused  []*terms.Refused // the first of them
+	steps    []terms.Step     // of a planned call
 }
 
 // Operate takes one operation through the door, and then those that it leads to, each decided by
 // itself. The result is that of the last one. The error is *abi.RequestError, *Refused, *OpError or
 // ErrPending.
-func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
+func (r *Running) Operate(ctx context.Context, op abi.Op) (terms.Result, error) {
 	// Downloads change nothing that another depends on, but for the order of a plan's steps.
 	if e, _ := abi.Lookup(op.Import()); e.Many() && !r.Call.Planning && r.Call.Plan == nil {
 		r.turn.RLock()
@@ -67,74 +68,76 @@ func (r *Running) Operate(ctx context.Context, op abi.Op) (Result, error) {
 	}
 	for n := 0; ; n++ {
 		res, err := r.operate(ctx, op)
-		if refused := (*Refused)(nil); n > 0 && errors.As(err, &refused) {
-			refused.Denied = append(refused.Denied, Reason{ID: "next",
+		if refused := (*terms.Refused)(nil); n > 0 && errors.As(err, &refused) {
+			refused.Denied = append(refused.Denied, terms.Reason{ID: "next",
 				Msg: fmt.Sprintf("the %s before this one was done, and led here", op.Import())})
 		}
 		if err != nil || res.Next == nil {
 			return res, err
 		}
 		if n == maxNext || res.Next.Import() != op.Import() {
-			return Result{}, r.note(Fail("too_many",
+			return terms.Result{}, r.note(terms.Fail("too_many",
 				"%s led to %d more operations, or to one of another kind", op.Import(), n+1))
 		}
 		op = res.Next
 	}
 }
 
-func (r *Running) operate(ctx context.Context, op abi.Op) (Result, error) {
+func (r *Running) operate(ctx context.Context, op abi.Op) (terms.Result, error) {
 	if err := r.may(op); err != nil {
-		return Result{}, err
+		return terms.Result{}, err
 	}
 	q, err := r.question(op)
 	if err != nil {
-		return Result{}, err
+		return terms.Result{}, err
 	}
 	exec := r.o.Executors[op.Import()]
 	if exec == nil {
-		return Result{}, &abi.RequestError{Field: "import",
+		return terms.Result{}, &abi.RequestError{Field: "import",
 			Message: op.Import() + " is not available on this host"}
 	}
 	if entry, _ := abi.Lookup(op.Import()); entry.Lookup {
 		if err := r.lookup(ctx, exec, &q); err != nil {
-			return Result{}, err
+			return terms.Result{}, err
 		}
 	}
 	res, err := r.effect(ctx, exec, q)
-	refused := (*Refused)(nil)
+	refused := (*terms.Refused)(nil)
 	if errors.As(err, &refused) && waits(refused.Decision) {
 		q.Units, q.Lacks = refused.Decision.Units, refused.Decision.Lacks
 		if err := r.lookup(ctx, exec, &q); err != nil {
-			return Result{}, err
+			return terms.Result{}, err
 		}
 		res, err = r.effect(ctx, exec, q)
 	}
-	if r.Call.Planning && errors.As(err, &refused) && refused.Decision.Tier != Green {
+	if r.Call.Planning && errors.As(err, &refused) && refused.Decision.Tier != terms.Green {
 		r.step(q, refused.Decision)
 	}
 	return res, r.note(err)
 }
 
 // lookup decides and finds the facts of a question.
-func (r *Running) lookup(ctx context.Context, exec Executor, q *Question) error {
-	look := func(ctx context.Context, q Question, _ Decision, _ *Record) (Facts, error) {
+func (r *Running) lookup(ctx context.Context, exec terms.Executor, q *terms.Question) error {
+	look := func(ctx context.Context, q terms.Question, _ terms.Decision,
+		_ *terms.Record) (terms.Facts, error) {
 		return exec.Lookup(ctx, q)
 	}
-	q.Phase = PhaseLookup
+	q.Phase = terms.PhaseLookup
 	facts, err := pass(ctx, r.o, r.st, *q, look)
 	if n := q.Op.NodeName(); r.Call.Planning && facts.Touches != nil {
 		facts.Touches = append(slices.Clone(r.touched[n]), facts.Touches...)
 		if r.touched == nil {
-			r.touched = map[string][]Touched{}
+			r.touched = map[string][]terms.Touched{}
 		}
 		r.touched[n] = facts.Touches
 	}
-	q.Phase, q.Facts = PhaseEffect, facts
+	q.Phase, q.Facts = terms.PhaseEffect, facts
 	return r.note(err)
 }
 
 // effect decides the operation and executes it, unless the call is planned and it is above green.
-func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result, error) {
+func (r *Running) effect(ctx context.Context, exec terms.Executor, q terms.Question) (terms.Result,
+	error) {
 	if r.Call.Planning && q.Facts.Touches == nil {
 		q.Facts.Touches = r.touched[q.Op.NodeName()]
 	}
@@ -142,19 +145,21 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 		facts := p.Next(q)
 		q.Facts.Plan = &facts
 	}
-	act := func(ctx context.Context, q Question, d Decision, rec *Record) (Result, error) {
-		above := d.Tier != Green
+	act := func(ctx context.Context, q terms.Question, d terms.Decision,
+		rec *terms.Record) (terms.Result, error) {
+		above := d.Tier != terms.Green
 		r.started(above)
 		if above && r.Call.Planning {
-			rec.Outcome = Planned
+			rec.Outcome = terms.Planned
 			return r.plan(q, d)
 		}
 		res, err := exec.Execute(ctx, q, d)
-		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, ErrPending) {
-			err = Fail("failed", "%s cannot wait", q.Op.Import())
+		if _, asks := q.Op.(abi.Ask); !asks && errors.Is(err, terms.ErrPending) {
+			err = terms.Fail("failed", "%s cannot wait", q.Op.Import())
 		}
 		r.made(q.Op, res)
-		if op := (*OpError)(nil); above && errors.As(err, &op) && op.Outcome == Unknown {
+		if op := (*terms.OpError)(nil); above && errors.As(err, &op) &&
+			op.Outcome == terms.Unknown {
 			r.unknown.Store(true)
 		}
 		rec.Exit, rec.Bytes, rec.SHA256, rec.Hits = res.Exit, res.Bytes, res.SHA256, res.Hits
@@ -164,8 +169,8 @@ func (r *Running) effect(ctx context.Context, exec Executor, q Question) (Result
 }
 
 // question returns the question of an operation, with its node and its lowered command.
-func (r *Running) question(op abi.Op) (Question, error) {
-	q := Question{Kind: KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
+func (r *Running) question(op abi.Op) (terms.Question, error) {
+	q := terms.Question{Kind: terms.KindOperation, Call: r.Call, Op: op, Progress: r.Progress}
 	if name := op.NodeName(); name != "" {
 		if q.Node = r.Call.Node(name); q.Node == nil {
 			return q, &abi.RequestError{Field: "node", Message: "is not in the inventory"}
@@ -236,7 +241,7 @@ func (r *Running) started(above bool) {
 }
 
 // made keeps what now belongs to the call.
-func (r *Running) made(op abi.Op, res Result) {
+func (r *Running) made(op abi.Op, res terms.Result) {
 	if res.Stage != nil {
 		r.Call.Stages = append(r.Call.Stages, *res.Stage)
 	}
@@ -251,7 +256,7 @@ func (r *Running) made(op abi.Op, res Result) {
 const tooManySteps = "a plan has at most %d steps"
 
 // step adds a step to the plan. The last one says that more were asked for: then it reports false.
-func (r *Running) step(q Question, d Decision) bool {
+func (r *Running) step(q terms.Question, d terms.Decision) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.steps) == maxSteps {
@@ -260,25 +265,26 @@ func (r *Running) step(q Question, d Decision) bool {
 	if len(r.steps) <= maxSteps {
 		now := *q.Call // with the stages and blobs that it has by now
 		q.Call = &now
-		r.steps = append(r.steps, Step{q, d})
+		r.steps = append(r.steps, terms.Step{Question: q, Decision: d})
 	}
 	return len(r.steps) <= maxSteps
 }
 
 // plan records an operation instead of executing it. The instance gets what success looks like.
-func (r *Running) plan(q Question, d Decision) (Result, error) {
+func (r *Running) plan(q terms.Question, d terms.Decision) (terms.Result, error) {
 	switch {
 	case !r.step(q, d):
-		return Result{}, Fail("too_many", tooManySteps, maxSteps)
+		return terms.Result{}, terms.Fail("too_many", tooManySteps, maxSteps)
 	case !r.Call.Tool.Plans:
-		return Result{}, Fail("planning", "the call is only planned, and this plugin was built "+
-			"for an ABI that cannot go on from here")
+		return terms.Result{}, terms.Fail("planning",
+			"the call is only planned, and this plugin was built "+
+				"for an ABI that cannot go on from here")
 	}
-	res := Result{Plan: true}
+	res := terms.Result{Plan: true}
 	res.Value = success.Of(q.Op, len(r.Call.Stages)+len(r.Call.Blobs)+1)
 	switch v := res.Value.(type) {
 	case abi.StageResponse:
-		res.Stage = &StageDir{Node: q.Op.NodeName(), Dir: v.Dir}
+		res.Stage = &terms.StageDir{Node: q.Op.NodeName(), Dir: v.Dir}
 	case abi.WriteResponse:
 		if put, is := q.Op.(abi.SFTPPut); is && q.Facts.File != nil {
 			v.Bytes, v.SHA256 = q.Facts.File.LocalBytes, r.Call.Files[put.Local]
@@ -294,7 +300,7 @@ func (r *Running) plan(q Question, d Decision) (Result, error) {
 func (r *Running) note(err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	refused, op := (*Refused)(nil), (*OpError)(nil)
+	refused, op := (*terms.Refused)(nil), (*terms.OpError)(nil)
 	switch {
 	case err == nil:
 		return nil
@@ -303,11 +309,11 @@ func (r *Running) note(err error) error {
 			r.refused = append(r.refused, refused)
 		}
 		return refused
-	case errors.Is(err, ErrPending):
+	case errors.Is(err, terms.ErrPending):
 		r.pending = true
-		return ErrPending
+		return terms.ErrPending
 	case !errors.As(err, &op):
-		op = Fail("failed", "%v", err)
+		op = terms.Fail("failed", "%v", err)
 	}
 	return op
 }
@@ -323,18 +329,18 @@ func (r *Running) end(ctx context.Context) {
 }
 
 // outcome trusts what the host saw over what the plugin returned.
-func (r *Running) outcome(out Output, err error) Outcome {
+func (r *Running) outcome(out terms.Output, err error) terms.Outcome {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.unknown.Load():
-		return Unknown
+		return terms.Unknown
 	case err == nil && out.Code != 0 && r.pending:
-		return Waits
+		return terms.Waits
 	case len(r.steps) > 0 && err == nil: // without any, the dry run was all that there is to do
-		return Planned
+		return terms.Planned
 	case err != nil || out.Code != 0:
-		return Failed
+		return terms.Failed
 	}
-	return Succeeded
+	return terms.Succeeded
 }

@@ -8,26 +8,27 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/fair"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // One principal cannot fill the journal with refusals, and nobody else has to wait for it.
 func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	w := &world{decide: func(q Question) (Decision, error) {
+	w := &world{decide: func(q terms.Question) (terms.Decision, error) {
 		if q.Call.Principal.ID == "good" {
-			return allow(Green)(q)
+			return allow(terms.Green)(q)
 		}
-		return Decision{Tier: Green, Failed: []string{"grant"}}, nil
+		return terms.Decision{Tier: terms.Green, Failed: []string{"grant"}}, nil
 	}}
 	d := w.door()
 	d.o.Now = func() time.Time { return now }
-	call := func(who string) Answer {
+	call := func(who string) terms.Answer {
 		return d.Call(
 			context.Background(),
 			Request{
 				Source:    "cli",
-				Principal: Principal{ID: who},
+				Principal: terms.Principal{ID: who},
 				Tool:      tool(),
 				Arguments: []byte("{}"),
 			},
@@ -37,12 +38,12 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 		call("bad")
 	}
 	before := len(w.intents)
-	var refused *Refused
+	var refused *terms.Refused
 	for i := range 500 {
 		now = now.Add(2 * time.Millisecond)
 		if a := call("bad"); !errors.As(a.Err, &refused) || refused.Failed[0] != "refusals" ||
 			!strings.Contains(refused.Denied[0].Msg, "it may call again in ") ||
-			a.Outcome != Refusal ||
+			a.Outcome != terms.Refusal ||
 			a.CallID == "" {
 			t.Fatalf("call %d: %+v", i, a)
 		}
@@ -50,7 +51,7 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 	if n := len(w.intents) - before; n > 2 {
 		t.Errorf("%d records of 500 refusals in a second", n)
 	}
-	if a := call("good"); a.Outcome != Succeeded {
+	if a := call("good"); a.Outcome != terms.Succeeded {
 		t.Errorf("another principal: %+v", a)
 	}
 	now = now.Add(time.Minute)
@@ -60,11 +61,12 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 }
 
 func TestWhatSucceedsIsNotCountedAsARefusal(t *testing.T) {
-	w := &world{decide: allow(Green)}
+	w := &world{decide: allow(terms.Green)}
 	d := w.door()
 	for range fair.MaxRefusals + 10 {
-		if a := d.Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
-			Tool: tool(), Arguments: []byte("{}")}); a.Outcome != Succeeded {
+		if a := d.Call(context.Background(), Request{Source: "cli",
+			Principal: terms.Principal{ID: "p"},
+			Tool:      tool(), Arguments: []byte("{}")}); a.Outcome != terms.Succeeded {
 			t.Fatalf("%+v", a)
 		}
 	}
@@ -75,14 +77,14 @@ func TestWhatSucceedsIsNotCountedAsARefusal(t *testing.T) {
 func TestARefusalIsChargedWhatItCost(t *testing.T) {
 	for name, dear := range map[string]func(w *world, spend func()){
 		"deciding": func(w *world, spend func()) {
-			w.decide = func(Question) (Decision, error) {
+			w.decide = func(terms.Question) (terms.Decision, error) {
 				spend()
-				return Decision{Tier: Green, Failed: []string{"grant"}}, nil
+				return terms.Decision{Tier: terms.Green, Failed: []string{"grant"}}, nil
 			}
 		},
 		"reading": func(w *world, spend func()) {
-			w.decide = func(Question) (Decision, error) {
-				return Decision{Failed: []string{"x"}}, nil
+			w.decide = func(terms.Question) (terms.Decision, error) {
+				return terms.Decision{Failed: []string{"x"}}, nil
 			}
 			w.read = spend
 		},
@@ -94,9 +96,12 @@ func TestARefusalIsChargedWhatItCost(t *testing.T) {
 			d.o.Now = func() time.Time { return now }
 			calls := 0
 			for ; calls < fair.MaxRefusals; calls++ {
-				a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "bad"},
-					Tool: w.tool(), Arguments: []byte("{}")})
-				var refused *Refused
+				a := d.Call(
+					t.Context(),
+					Request{Source: "cli", Principal: terms.Principal{ID: "bad"},
+						Tool: w.tool(), Arguments: []byte("{}")},
+				)
+				var refused *terms.Refused
 				if errors.As(a.Err, &refused) && refused.Failed[0] == "refusals" {
 					break
 				}
@@ -123,13 +128,13 @@ func TestComputingTakesATurn(t *testing.T) {
 		}
 	}
 	decide, confirm := w.decide, w.confirm
-	w.decide = func(q Question) (Decision, error) { in("decided", 1); return decide(q) }
-	w.confirm = func(c *Call) (Confirmation, error) {
+	w.decide = func(q terms.Question) (terms.Decision, error) { in("decided", 1); return decide(q) }
+	w.confirm = func(c *terms.Call) (terms.Confirmation, error) {
 		in("a person is asked", 0)
 		return confirm(c)
 	}
 	w.read = func() { in("read", 1) }
-	w.guest = func(ctx context.Context, r *Running) (Output, error) {
+	w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 		in("a plugin runs", 0)
 		return runs(func(bool) []string { return []string{"read 1", "stop 1"} })(ctx, r)
 	}
@@ -138,8 +143,11 @@ func TestComputingTakesATurn(t *testing.T) {
 	d.o.Planner, d.o.Turns = &paper{}, s
 	tool := w.tool()
 	tool.Plans = true
-	a := d.Call(t.Context(), Request{Source: "cli", Principal: Principal{ID: "p"}, Tool: tool})
-	if a.Outcome != Succeeded || s.held != 0 || s.taken < 8 {
+	a := d.Call(
+		t.Context(),
+		Request{Source: "cli", Principal: terms.Principal{ID: "p"}, Tool: tool},
+	)
+	if a.Outcome != terms.Succeeded || s.held != 0 || s.taken < 8 {
 		t.Errorf("%s after %d turns, %d not given back: %v", a.Outcome, s.taken, s.held, a.Err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -21,7 +22,7 @@ func TestOnlyDownloadsAreUnderWayTogether(t *testing.T) {
 		var mu sync.Mutex
 		now := map[string]int{} // by import
 		most := 0
-		w := &world{decide: allow(Green), during: func(q Question) {
+		w := &world{decide: allow(terms.Green), during: func(q terms.Question) {
 			mu.Lock()
 			now[q.Op.Import()]++
 			all, gets := 0, now["sftp_get"]
@@ -37,7 +38,7 @@ func TestOnlyDownloadsAreUnderWayTogether(t *testing.T) {
 			now[q.Op.Import()]--
 			mu.Unlock()
 		}}
-		w.guest = func(ctx context.Context, r *Running) (Output, error) {
+		w.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 			r.Call.Planning = way == "planned"
 			if way == "by a plan" {
 				r.Call.Plan = noPlan{}
@@ -55,7 +56,7 @@ func TestOnlyDownloadsAreUnderWayTogether(t *testing.T) {
 				})
 			}
 			all.Wait()
-			return Output{JSON: json.RawMessage(`{}`)}, nil
+			return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 		}
 		if a := w.call(`{}`); a.Err != nil {
 			t.Errorf("%s: %v", way, a.Err)
@@ -69,8 +70,8 @@ func TestOnlyDownloadsAreUnderWayTogether(t *testing.T) {
 // noPlan is a plan that every operation fits.
 type noPlan struct{}
 
-func (noPlan) Digest() string                   { return "" }
-func (noPlan) Text() string                     { return "" }
-func (noPlan) Complete() (ok bool, ends string) { return true, "" }
-func (noPlan) Next(Question) PlanFacts          { return PlanFacts{} }
-func (noPlan) Take()                            {}
+func (noPlan) Digest() string                      { return "" }
+func (noPlan) Text() string                        { return "" }
+func (noPlan) Complete() (ok bool, ends string)    { return true, "" }
+func (noPlan) Next(terms.Question) terms.PlanFacts { return terms.PlanFacts{} }
+func (noPlan) Take()                               {}

@@ -4,16 +4,21 @@ import (
 	"context"
 	"testing"
 
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // taken remembers what reached the executor.
 type taken struct {
 	*world
-	executed Question
+	executed terms.Question
 }
 
-func (k *taken) Execute(ctx context.Context, q Question, d Decision) (Result, error) {
+func (k *taken) Execute(
+	ctx context.Context,
+	q terms.Question,
+	d terms.Decision,
+) (terms.Result, error) {
 	k.executed = q
 	return k.world.Execute(ctx, q, d)
 }
@@ -21,18 +26,24 @@ func (k *taken) Execute(ctx context.Context, q Question, d Decision) (Result, er
 // A red call that a person may still confirm is refused for now, and the journal says so. Where
 // nobody can be asked it is refused.
 func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
-	red := func(Question) (Decision, error) {
-		return Decision{Tier: Red, Failed: []string{"confirmation"}, NeedsApproval: true}, nil
+	red := func(terms.Question) (terms.Decision, error) {
+		return terms.Decision{
+			Tier:          terms.Red,
+			Failed:        []string{"confirmation"},
+			NeedsApproval: true,
+		}, nil
 	}
 	said := ""
 	for _, tt := range []struct {
-		confirm func(*Call) (Confirmation, error)
-		want    Outcome
-	}{{func(*Call) (Confirmation, error) { return Confirmation{}, &Waiting{ApprovalID: "R1"} },
-		Waits}, {nil, ""}} {
+		confirm func(*terms.Call) (terms.Confirmation, error)
+		want    terms.Outcome
+	}{{func(*terms.Call) (terms.Confirmation, error) {
+		return terms.Confirmation{}, &terms.Waiting{ApprovalID: "R1"}
+	},
+		terms.Waits}, {nil, ""}} {
 		w := &world{decide: red, confirm: tt.confirm}
 		a := w.door().
-			Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool(),
+			Call(context.Background(), Request{Principal: terms.Principal{ID: "p"}, Tool: tool(),
 				Progress: func(_, _ float64, message string) { said += message }})
 		if a.Err == nil || w.intents[0].Type != "refused" || w.intents[0].Outcome != tt.want {
 			t.Errorf(
@@ -51,16 +62,16 @@ func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
 
 // What acts gets the very question that was decided, under the id that the journal has.
 func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
-	k := &taken{world: &world{decide: allow(Yellow)}}
-	k.guest = func(ctx context.Context, r *Running) (Output, error) {
+	k := &taken{world: &world{decide: allow(terms.Yellow)}}
+	k.guest = func(ctx context.Context, r *Running) (terms.Output, error) {
 		_, err := r.Operate(ctx, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 			Argv: []string{"true"}})
-		return Output{}, err
+		return terms.Output{}, err
 	}
 	d := k.door()
 	d.o.Executors["ssh_exec"] = k
-	d.o.Mode = func(context.Context) Mode { return Mode{ReadOnly: true} }
-	a := d.Call(context.Background(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
+	d.o.Mode = func(context.Context) terms.Mode { return terms.Mode{ReadOnly: true} }
+	a := d.Call(context.Background(), Request{Principal: terms.Principal{ID: "p"}, Tool: tool()})
 	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID ||
 		!k.executed.Mode.ReadOnly ||
 		k.executed.Time.IsZero() {
@@ -84,35 +95,41 @@ type value struct {
 func TestEveryExecutorIsEndedWhateverItsType(t *testing.T) {
 	imports := len(abi.Operations())
 	for name, tt := range map[string]struct {
-		executor func(*world) Executor
+		executor func(*world) terms.Executor
 		ended    int
 	}{
-		"a pointer": {func(w *world) Executor { return w }, 1},
-		"a pointer to what has a slice": {func(w *world) Executor { return &heap{world: w} },
+		"a pointer": {func(w *world) terms.Executor { return w }, 1},
+		"a pointer to what has a slice": {func(w *world) terms.Executor { return &heap{world: w} },
 			imports},
-		"a struct": {func(w *world) Executor { return value{w, 1} }, 1},
-		"a struct with a slice": {func(w *world) Executor { return heap{world: w} },
+		"a struct": {func(w *world) terms.Executor { return value{w, 1} }, 1},
+		"a struct with a slice": {func(w *world) terms.Executor { return heap{world: w} },
 			imports},
-		"a struct that holds a function": {func(w *world) Executor { return value{w, func() {}} },
+		"a struct that holds a function": {func(w *world) terms.Executor {
+			return value{w,
+				func() {}}
+		},
 			imports},
-		"a struct that holds such another": {func(w *world) Executor { return value{w, heap{}} },
+		"a struct that holds such another": {func(w *world) terms.Executor {
+			return value{w,
+				heap{}}
+		},
 			imports},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{decide: allow(Green)}
+			w := &world{decide: allow(terms.Green)}
 			d := w.door()
 			for n := range d.o.Executors {
 				d.o.Executors[n] = tt.executor(w)
 			}
 			d = New(d.o, w)
-			a := d.Call(t.Context(), Request{Principal: Principal{ID: "p"}, Tool: tool()})
+			a := d.Call(t.Context(), Request{Principal: terms.Principal{ID: "p"}, Tool: tool()})
 			ended := 0
 			for _, e := range w.events {
 				if e == "end" {
 					ended++
 				}
 			}
-			if a.Err != nil || a.Outcome != Succeeded || ended != tt.ended {
+			if a.Err != nil || a.Outcome != terms.Succeeded || ended != tt.ended {
 				t.Errorf("%s, %v, ended %d times, want %d", a.Outcome, a.Err, ended, tt.ended)
 			}
 		})

@@ -10,29 +10,30 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/fair"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // world is every part of a door, each of which a test can break.
 type world struct {
 	mu       sync.Mutex
-	decide   func(Question) (Decision, error)
+	decide   func(terms.Question) (terms.Decision, error)
 	events   []string // in the order in which they happened
-	intents  []Record
+	intents  []terms.Record
 	durable  []bool
-	outcomes []Record
+	outcomes []terms.Record
 	broken   error // of Intent
 	lost     error // of Outcome
 	taken    int
-	guest    func(context.Context, *Running) (Output, error)
+	guest    func(context.Context, *Running) (terms.Output, error)
 	execErr  error
 	next     func(abi.Op) abi.Op
-	confirm  func(*Call) (Confirmation, error)
-	asked    Decision
-	mode     Mode
+	confirm  func(*terms.Call) (terms.Confirmation, error)
+	asked    terms.Decision
+	mode     terms.Mode
 	hidden   string // node
 	read     func() // while arguments are read
-	during   func(Question)
+	during   func(terms.Question)
 }
 
 func (w *world) add(f string, args ...any) {
@@ -41,11 +42,11 @@ func (w *world) add(f string, args ...any) {
 	w.events = append(w.events, fmt.Sprintf(f, args...))
 }
 
-func (w *world) Decide(_ context.Context, q Question) (Decision, error) {
-	if q.Kind == KindVisible {
-		return Decision{
+func (w *world) Decide(_ context.Context, q terms.Question) (terms.Decision, error) {
+	if q.Kind == terms.KindVisible {
+		return terms.Decision{
 			Allow: w.hidden == "" || !slices.Contains(q.Call.Targets.Nodes, w.hidden),
-			Tier:  Green,
+			Tier:  terms.Green,
 		}, nil
 	}
 	name := "call"
@@ -55,54 +56,59 @@ func (w *world) Decide(_ context.Context, q Question) (Decision, error) {
 	w.add("decide %s", name)
 	return w.decide(q)
 }
-func (w *world) Intent(_ context.Context, r Record, durable bool) error {
+func (w *world) Intent(_ context.Context, r terms.Record, durable bool) error {
 	w.add("intent %s%s %s", r.Kind, r.Op, r.Type)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.intents, w.durable = append(w.intents, r), append(w.durable, durable)
 	return w.broken
 }
-func (w *world) Outcome(_ context.Context, r Record) error {
+func (w *world) Outcome(_ context.Context, r terms.Record) error {
 	w.add("outcome %s%s %s", r.Kind, r.Op, r.Outcome)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.outcomes = append(w.outcomes, r)
 	return w.lost
 }
-func (w *world) Take(context.Context, *Call) (Counts, func(), error) {
+func (w *world) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
 	w.taken++
-	return Counts{Calls60s: int64(w.taken)}, func() { w.taken-- }, nil
+	return terms.Counts{Calls60s: int64(w.taken)}, func() { w.taken-- }, nil
 }
-func (w *world) Ready(context.Context, *Tool, func(string)) error { return nil }
-func (w *world) Run(ctx context.Context, r *Running) (Output, error) {
+func (w *world) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (w *world) Run(ctx context.Context, r *Running) (terms.Output, error) {
 	w.add("run")
 	if w.guest == nil {
-		return Output{JSON: json.RawMessage(`{}`)}, nil
+		return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 	}
 	return w.guest(ctx, r)
 }
-func (w *world) Lookup(context.Context, Question) (Facts, error) {
+func (w *world) Lookup(context.Context, terms.Question) (terms.Facts, error) {
 	w.add("lookup")
-	return Facts{File: &FileFacts{RealPath: "/etc/hosts"}}, nil
+	return terms.Facts{File: &terms.FileFacts{RealPath: "/etc/hosts"}}, nil
 }
-func (w *world) Execute(_ context.Context, q Question, _ Decision) (Result, error) {
+
+func (w *world) Execute(
+	_ context.Context,
+	q terms.Question,
+	_ terms.Decision,
+) (terms.Result, error) {
 	w.add("execute %s", q.Op.Import())
 	if w.during != nil {
 		w.during(q)
 	}
 	if w.next != nil {
-		return Result{Bytes: 3, Next: w.next(q.Op)}, w.execErr
+		return terms.Result{Bytes: 3, Next: w.next(q.Op)}, w.execErr
 	}
-	return Result{Bytes: 3}, w.execErr
+	return terms.Result{Bytes: 3}, w.execErr
 }
-func (w *world) End(context.Context, *Call) { w.add("end") }
+func (w *world) End(context.Context, *terms.Call) { w.add("end") }
 
 func (w *world) Confirm(
 	_ context.Context,
-	c *Call,
-	d Decision,
+	c *terms.Call,
+	d terms.Decision,
 	tell func(string),
-) (Confirmation, error) {
+) (terms.Confirmation, error) {
 	w.add("confirm")
 	w.asked = d
 	tell("asking")
@@ -111,32 +117,35 @@ func (w *world) Confirm(
 
 type words struct{}
 
-func (words) Script(s string) Command {
-	return Command{
-		Form:    "script",
-		Lowered: Lowered{Parsed: true, Calls: []Simple{{Argv: strings.Fields(s), Static: true}}},
+func (words) Script(s string) terms.Command {
+	return terms.Command{
+		Form: "script",
+		Lowered: terms.Lowered{
+			Parsed: true,
+			Calls:  []terms.Simple{{Argv: strings.Fields(s), Static: true}},
+		},
 	}
 }
 
 func (words) Argv(
 	a []string,
-) Command {
-	return Command{Form: "argv", Rendered: strings.Join(a, " ")}
+) terms.Command {
+	return terms.Command{Form: "argv", Rendered: strings.Join(a, " ")}
 }
 
-func allow(t Tier) func(Question) (Decision, error) {
-	return func(Question) (Decision, error) {
-		return Decision{Allow: true, Tier: t, Revision: "r1"}, nil
+func allow(t terms.Tier) func(terms.Question) (terms.Decision, error) {
+	return func(terms.Question) (terms.Decision, error) {
+		return terms.Decision{Allow: true, Tier: t, Revision: "r1"}, nil
 	}
 }
 
 func (w *world) door() *Door {
-	execs := map[string]Executor{}
+	execs := map[string]terms.Executor{}
 	for _, n := range abi.Operations() {
 		execs[n] = w
 	}
 	o := Options{
-		Nodes: []Node{
+		Nodes: []terms.Node{
 			{Name: "pve1", Cluster: "lab", Default: true},
 			{Name: "pve2", Cluster: "lab"},
 		},
@@ -146,7 +155,7 @@ func (w *world) door() *Door {
 		Lowerer:   words{},
 		Throttle:  &fair.Refusals{},
 		Executors: execs,
-		Mode:      func(context.Context) Mode { return w.mode },
+		Mode:      func(context.Context) terms.Mode { return w.mode },
 	}
 	if w.confirm != nil {
 		o.Confirmer = w
@@ -154,25 +163,26 @@ func (w *world) door() *Door {
 	return New(o, w)
 }
 
-func tool() *Tool {
-	return &Tool{
+func tool() *terms.Tool {
+	return &terms.Tool{
 		Kind:     "tool",
 		Name:     "t",
 		Imports:  []string{"ssh_exec"},
 		Confirm:  "confirmed",
 		Budget:   time.Minute,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(_ Principal, a map[string]any) (Targets, []CommandText, error) {
+		Derive: func(_ terms.Principal, a map[string]any) (terms.Targets, []terms.CommandText,
+			error) {
 			if n, ok := a["node"].(string); ok {
-				return Targets{Nodes: []string{n}}, nil, nil
+				return terms.Targets{Nodes: []string{n}}, nil, nil
 			}
-			return Targets{}, nil, nil
+			return terms.Targets{}, nil, nil
 		},
 	}
 }
 
 // tool is a tool whose arguments take w.read to be read.
-func (w *world) tool() *Tool {
+func (w *world) tool() *terms.Tool {
 	t := tool()
 	t.Validate = func(map[string]any) error {
 		if w.read != nil {
@@ -183,9 +193,9 @@ func (w *world) tool() *Tool {
 	return t
 }
 
-func (w *world) call(args string) Answer {
+func (w *world) call(args string) terms.Answer {
 	return w.door().
-		Call(context.Background(), Request{Source: "cli", Principal: Principal{ID: "p"},
+		Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 			Tool: tool(), Arguments: []byte(args)})
 }
 

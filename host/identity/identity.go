@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Principal is one entry of [[identity.principals]].
@@ -80,8 +80,8 @@ func (o Options) Validate() error {
 
 // Configured returns the principal with this id as the configuration describes it. A principal
 // without roles has all roles that the site grants.
-func (o Options) Configured(id string) gate.Principal {
-	p := gate.Principal{ID: id, Roles: []string{}, Auth: "config"}
+func (o Options) Configured(id string) terms.Principal {
+	p := terms.Principal{ID: id, Roles: []string{}, Auth: "config"}
 	for _, listed := range o.Principals {
 		if listed.ID == id {
 			p.Roles, p.Narrowed = append(p.Roles, listed.Roles...), len(listed.Roles) > 0
@@ -93,9 +93,9 @@ func (o Options) Configured(id string) gate.Principal {
 // narrowed returns the principal with this id, with the roles that both its credential and its
 // entry in the configuration name. claimed is nil if the credential names none. If no role is left,
 // narrowed returns an error, because no roles would mean all of them.
-func (o Options) narrowed(id, auth string, claimed []string) (gate.Principal, error) {
+func (o Options) narrowed(id, auth string, claimed []string) (terms.Principal, error) {
 	if id == reserved {
-		return gate.Principal{}, fmt.Errorf("%s is the host itself, and no caller", id)
+		return terms.Principal{}, fmt.Errorf("%s is the host itself, and no caller", id)
 	}
 	p := o.Configured(id)
 	p.Auth = auth
@@ -109,7 +109,7 @@ func (o Options) narrowed(id, auth string, claimed []string) (gate.Principal, er
 		})
 	}
 	if len(claimed) == 0 {
-		return gate.Principal{}, fmt.Errorf("the credential of %s names no role that it has in "+
+		return terms.Principal{}, fmt.Errorf("the credential of %s names no role that it has in "+
 			"identity.principals", id)
 	}
 	p.Roles, p.Narrowed = claimed, true
@@ -158,7 +158,7 @@ func (v *Verifier) Authenticates() bool { return v.tokens != nil || v.oidc != ni
 
 // caller is the result of Middleware for a request.
 type caller struct {
-	gate.Principal
+	terms.Principal
 	header []string // Authorization, as it came
 	from   netip.Addr
 	secret string    // the token of this host, or ""
@@ -168,7 +168,7 @@ type caller struct {
 type key struct{}
 
 // Principal returns the caller of the request that ctx belongs to, as Middleware found it.
-func (v *Verifier) Principal(ctx context.Context) (gate.Principal, bool) {
+func (v *Verifier) Principal(ctx context.Context) (terms.Principal, bool) {
 	c, ok := ctx.Value(key{}).(caller)
 	return c.Principal, ok
 }
@@ -305,14 +305,14 @@ func (v *Verifier) bearer(
 // own checks a token of this host at a time.
 func (v *Verifier) own(
 	ctx context.Context, secret string, from netip.Addr, at time.Time,
-) (gate.Principal, error) {
+) (terms.Principal, error) {
 	t, err := v.tokens.check(ctx, secret, from, at)
 	if err != nil {
-		return gate.Principal{}, err
+		return terms.Principal{}, err
 	}
 	listed := func(p Principal) bool { return p.ID == t.Principal }
 	if !slices.ContainsFunc(v.opts.Principals, listed) {
-		return gate.Principal{}, fmt.Errorf("token %s: %s is not in identity.principals",
+		return terms.Principal{}, fmt.Errorf("token %s: %s is not in identity.principals",
 			t.Prefix, t.Principal)
 	}
 	return v.opts.narrowed(t.Principal, "token", t.Roles)

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -80,13 +80,13 @@ func TestNoCallerIsTheHost(t *testing.T) {
 }
 
 // ask sends a request through the middleware and gives the status and who it was.
-func ask(v *Verifier, from string, auth ...string) (int, gate.Principal, http.Header) {
+func ask(v *Verifier, from string, auth ...string) (int, terms.Principal, http.Header) {
 	r := httptest.NewRequest("POST", "/mcp", nil)
 	r.RemoteAddr = from
 	for _, a := range auth {
 		r.Header.Add("Authorization", a)
 	}
-	var who gate.Principal
+	var who terms.Principal
 	w := httptest.NewRecorder()
 	v.Middleware(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		who,
@@ -139,7 +139,7 @@ func TestRolesNarrowEveryWayIn(t *testing.T) {
 		if c.listed {
 			o.Principals = []Principal{{ID: "demo", Roles: c.roles}}
 		}
-		ways := map[string]gate.Principal{}
+		ways := map[string]terms.Principal{}
 		if c.claimed == nil { // these have no credential that could name roles
 			ways["stdio and CLI"] = o.Configured("demo")
 			if c.listed {

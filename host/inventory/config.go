@@ -5,14 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // lookName is the tool by which the host looks at a guest; it is in core policy too.
 const lookName = "look_at"
 
 // protection reports whether Proxmox protects a guest. Without the key, it does not.
-func protection(ctx context.Context, call func(context.Context, string, any) gate.Answer,
+func protection(ctx context.Context, call func(context.Context, string, any) terms.Answer,
 	node, id string) (string, error) {
 	a := call(ctx, lookName, map[string]any{"node": node, "guest": id})
 	if a.Err != nil {

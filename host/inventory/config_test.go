@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // A configuration is read once for each list of the cluster, and only where a decision asks for it.
@@ -27,16 +27,16 @@ func TestProtectionIsReadWithTheConfiguration(t *testing.T) {
 	} {
 		w, v := newWorld("101", "105")
 		looked, list := []string{}, v.Call
-		v.Call = func(ctx context.Context, tool string, args any) gate.Answer {
+		v.Call = func(ctx context.Context, tool string, args any) terms.Answer {
 			if tool != lookName {
 				return list(ctx, tool, args)
 			}
 			of := args.(map[string]any)
 			looked = append(looked, of["node"].(string)+" "+of["guest"].(string))
 			if said == "error" {
-				return gate.Answer{Err: errors.New("refused")}
+				return terms.Answer{Err: errors.New("refused")}
 			}
-			return gate.Answer{Output: gate.Output{JSON: json.RawMessage(said)}}
+			return terms.Answer{Output: terms.Output{JSON: json.RawMessage(said)}}
 		}
 		q, d := question([]string{"pve2"}, "105"), lacking("105", "140")
 		if g := v.Guests(t.Context(), q, d)["105"]; g.Protection != "" || len(looked) > 0 {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/cluster"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const (
@@ -25,7 +25,7 @@ const (
 // or a guest that is not in it. Its methods may be called concurrently.
 type Inventory struct {
 	// Call makes a call of a tool as the host. It must not be nil.
-	Call func(ctx context.Context, tool string, args any) gate.Answer
+	Call func(ctx context.Context, tool string, args any) terms.Answer
 	Now  func() time.Time // not nil
 
 	mu   sync.Mutex
@@ -54,8 +54,8 @@ type reading struct {
 // about those that its call names. A guest that does not exist has no kind; Guests reports this
 // only from a list that was requested after the question arrived. It returns nil and logs the error
 // if the cluster could not be read.
-func (v *Inventory) Guests(ctx context.Context, q gate.Question, d gate.Decision) (
-	facts map[string]gate.Guest) {
+func (v *Inventory) Guests(ctx context.Context, q terms.Question, d terms.Decision) (
+	facts map[string]terms.Guest) {
 	on, err := placeOf(q)
 	if err == nil {
 		err = v.fresh(ctx, on, d)
@@ -81,7 +81,7 @@ func (v *Inventory) Guests(ctx context.Context, q gate.Question, d gate.Decision
 
 // configs reads the configurations of these guests, unless they were read since the list of their
 // cluster. If one cannot be read, it stays unknown, and configs logs the error.
-func (v *Inventory) configs(ctx context.Context, q gate.Question, on place, ids []string) {
+func (v *Inventory) configs(ctx context.Context, q terms.Question, on place, ids []string) {
 	v.mu.Lock()
 	k := v.kept[on.cluster]
 	asked, known := k.asked, k.list
@@ -118,14 +118,14 @@ func (v *Inventory) configs(ctx context.Context, q gate.Question, on place, ids 
 
 // Decider decides with the cached facts of a call's guests, and never waits. Policy checks their
 // age.
-func (v *Inventory) Decider(next gate.Decider) gate.Decider { return decider{next, v} }
+func (v *Inventory) Decider(next terms.Decider) terms.Decider { return decider{next, v} }
 
 type decider struct {
-	gate.Decider
+	terms.Decider
 	v *Inventory
 }
 
-func (d decider) Decide(ctx context.Context, q gate.Question) (gate.Decision, error) {
+func (d decider) Decide(ctx context.Context, q terms.Question) (terms.Decision, error) {
 	if q.Facts.Guests == nil && q.Call != nil && len(q.Call.Targets.VMIDs) > 0 {
 		if on, err := placeOf(q); err == nil {
 			d.v.mu.Lock()
@@ -137,12 +137,12 @@ func (d decider) Decide(ctx context.Context, q gate.Question) (gate.Decision, er
 }
 
 // known returns those of the guests that the list of the cluster contains, or nil without a list.
-func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
+func (v *Inventory) known(on place, ids []string) map[string]terms.Guest {
 	k := v.kept[on.cluster]
 	if k == nil || k.asked.IsZero() {
 		return nil
 	}
-	facts := map[string]gate.Guest{}
+	facts := map[string]terms.Guest{}
 	for _, id := range ids {
 		if g, is := k.list.Guest(id); is {
 			facts[id] = v.fact(g, k)
@@ -151,8 +151,8 @@ func (v *Inventory) known(on place, ids []string) map[string]gate.Guest {
 	return facts
 }
 
-func (v *Inventory) fact(g cluster.Guest, k *kept) gate.Guest {
-	return gate.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status, Tags: g.Tags,
+func (v *Inventory) fact(g cluster.Guest, k *kept) terms.Guest {
+	return terms.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status, Tags: g.Tags,
 		Pool: g.Pool, Template: g.Template, HA: g.HA, Protection: k.protection[g.VMID],
 		AgeS: int64((v.age(k) + time.Second - 1) / time.Second)}
 }
@@ -172,7 +172,7 @@ type place struct {
 
 // placeOf returns the cluster whose guests a question names by number: the cluster of the node of
 // an operation, or of the nodes of a call.
-func placeOf(q gate.Question) (place, error) {
+func placeOf(q terms.Question) (place, error) {
 	var on place
 	names := q.Call.Targets.Nodes
 	if q.Node != nil {
@@ -201,7 +201,7 @@ func placeOf(q gate.Question) (place, error) {
 	return on, nil
 }
 
-func clusterOf(n gate.Node) string {
+func clusterOf(n terms.Node) string {
 	if n.Cluster == "" {
 		return "node " + n.Name
 	}
@@ -210,7 +210,7 @@ func clusterOf(n gate.Node) string {
 
 // fresh returns when the list of a cluster is as new as the decision wants it, and has its guests
 // or was asked for after now.
-func (v *Inventory) fresh(ctx context.Context, on place, d gate.Decision) error {
+func (v *Inventory) fresh(ctx context.Context, on place, d terms.Decision) error {
 	arrived := v.Now()
 	for {
 		r, ready := v.join(ctx, on, d, arrived)
@@ -229,7 +229,7 @@ func (v *Inventory) fresh(ctx context.Context, on place, d gate.Decision) error 
 }
 
 // join reports that the list is as fresh as it must be, or returns the read to wait for.
-func (v *Inventory) join(ctx context.Context, on place, d gate.Decision, arrived time.Time) (
+func (v *Inventory) join(ctx context.Context, on place, d terms.Decision, arrived time.Time) (
 	r *reading, ready bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

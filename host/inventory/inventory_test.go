@@ -12,7 +12,7 @@ import (
 	"unsafe"
 
 	"github.com/caponier-mcp/caponier/host/cluster"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // world is a cluster whose nodes tell what it holds, on a clock that the test sets.
@@ -39,7 +39,7 @@ func newWorld(ids ...string) (*world, *Inventory) {
 	}}
 }
 
-func (w *world) call(ctx context.Context, tool string, args any) gate.Answer {
+func (w *world) call(ctx context.Context, tool string, args any) terms.Answer {
 	node := args.(map[string]any)["node"].(string)
 	w.mu.Lock()
 	w.asked = append(w.asked, node)
@@ -49,14 +49,14 @@ func (w *world) call(ctx context.Context, tool string, args any) gate.Answer {
 		select {
 		case <-hold:
 		case <-ctx.Done():
-			return gate.Answer{Err: ctx.Err()}
+			return terms.Answer{Err: ctx.Err()}
 		}
 	}
 	if tool != toolName {
 		err = fmt.Errorf("tool %s", tool)
 	}
 	data, _ := json.Marshal(list)
-	return gate.Answer{Err: err, Output: gate.Output{JSON: data}}
+	return terms.Answer{Err: err, Output: terms.Output{JSON: data}}
 }
 
 func (w *world) pass(d time.Duration) { w.mu.Lock(); w.now = w.now.Add(d); w.mu.Unlock() }
@@ -67,17 +67,17 @@ func (w *world) reads() string {
 	return strings.Join(w.asked, " ")
 }
 
-var inventory = []gate.Node{{Name: "pve1", Cluster: "lab"}, {Name: "pve2", Cluster: "lab"},
+var inventory = []terms.Node{{Name: "pve1", Cluster: "lab"}, {Name: "pve2", Cluster: "lab"},
 	{Name: "far", Cluster: "other"},
 	{Name: "alone"}, {Name: "alone2"}}
 
-func question(nodes []string, ids ...string) gate.Question {
-	return gate.Question{Kind: gate.KindCall, Call: &gate.Call{ID: "c", Nodes: inventory,
-		Targets: gate.Targets{Nodes: nodes, VMIDs: ids}}}
+func question(nodes []string, ids ...string) terms.Question {
+	return terms.Question{Kind: terms.KindCall, Call: &terms.Call{ID: "c", Nodes: inventory,
+		Targets: terms.Targets{Nodes: nodes, VMIDs: ids}}}
 }
 
-func lacking(ids ...string) gate.Decision {
-	return gate.Decision{Guests: ids, GuestAge: 30 * time.Second}
+func lacking(ids ...string) terms.Decision {
+	return terms.Decision{Guests: ids, GuestAge: 30 * time.Second}
 }
 
 func TestAClusterIsReadAgainWhenItsFactsAreTooOldOrAGuestIsUnknown(t *testing.T) {
@@ -206,7 +206,7 @@ func TestWaitersShareOneRead(t *testing.T) {
 func TestAReadThatBeganBeforeDoesNotShowThatAGuestIsAbsent(t *testing.T) {
 	w, v := newWorld("101")
 	w.hold = make(chan struct{})
-	first := make(chan map[string]gate.Guest)
+	first := make(chan map[string]terms.Guest)
 	go func() {
 		first <- v.Guests(t.Context(), question([]string{"pve1"}, "101"),
 			lacking("101"))
@@ -220,7 +220,7 @@ func TestAReadThatBeganBeforeDoesNotShowThatAGuestIsAbsent(t *testing.T) {
 		Status: "running", Tags: []string{"prod"}})
 	hold := w.hold
 	w.mu.Unlock()
-	second := make(chan map[string]gate.Guest)
+	second := make(chan map[string]terms.Guest)
 	go func() {
 		second <- v.Guests(t.Context(), question([]string{"pve1"}, "140"),
 			lacking("140"))
@@ -276,25 +276,25 @@ func TestANumberIsAGuestOfOneCluster(t *testing.T) {
 func TestOnlyANodeWithOthersInItsClusterIsAMember(t *testing.T) {
 	for node, want := range map[string]bool{"pve1": true, "pve2": true, "far": false,
 		"alone": false, "pve9": false} {
-		c := &gate.Call{Nodes: inventory, Args: gate.Args{Value: map[string]any{"node": node}}}
+		c := &terms.Call{Nodes: inventory, Args: terms.Args{Value: map[string]any{"node": node}}}
 		if member(c) != want {
 			t.Errorf("%s: want %v", node, want)
 		}
 	}
 }
 
-type deciding func(gate.Question) gate.Decision
+type deciding func(terms.Question) terms.Decision
 
-func (d deciding) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
+func (d deciding) Decide(_ context.Context, q terms.Question) (terms.Decision, error) {
 	return d(q), nil
 }
 
 func TestDecisionsUseCachedFactsWithoutARead(t *testing.T) {
 	w, v := newWorld("105")
-	var seen map[string]gate.Guest
-	d := v.Decider(deciding(func(q gate.Question) gate.Decision {
+	var seen map[string]terms.Guest
+	d := v.Decider(deciding(func(q terms.Question) terms.Decision {
 		seen = q.Facts.Guests
-		return gate.Decision{}
+		return terms.Decision{}
 	}))
 	q := question([]string{"pve1"}, "105", "140")
 	if _, err := d.Decide(t.Context(), q); err != nil || seen != nil || w.reads() != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/cluster"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/native"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -25,9 +26,9 @@ const (
 var Tool = native.Tool{Name: toolName, Imports: []string{"ssh_exec"}, Budget: budget, Do: read,
 	Commands: []string{"pvesh get /cluster/resources", "pvesh get /cluster/status"},
 	Runs:     "pvesh get /cluster/status and /cluster/resources",
-	Targets: func(args map[string]any) (gate.Targets, error) {
+	Targets: func(args map[string]any) (terms.Targets, error) {
 		node, _ := args["node"].(string)
-		return gate.Targets{Nodes: []string{node}, VMIDs: []string{}, Services: []string{},
+		return terms.Targets{Nodes: []string{node}, VMIDs: []string{}, Services: []string{},
 			Hosts: []string{}, Paths: []string{}, GuestPaths: []string{},
 			LocalPaths: []string{}}, nil
 	}}
@@ -49,7 +50,7 @@ func read(ctx context.Context, r *gate.Running) (any, error) {
 }
 
 // member reports whether the inventory has another node in the cluster of the call's node.
-func member(c *gate.Call) bool {
+func member(c *terms.Call) bool {
 	node, _ := c.Args.Value["node"].(string)
 	of := ""
 	for _, n := range c.Nodes {
@@ -57,7 +58,7 @@ func member(c *gate.Call) bool {
 			of = n.Cluster
 		}
 	}
-	return of != "" && slices.ContainsFunc(c.Nodes, func(n gate.Node) bool {
+	return of != "" && slices.ContainsFunc(c.Nodes, func(n terms.Node) bool {
 		return n.Cluster == of && n.Name != node
 	})
 }

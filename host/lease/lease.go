@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Book keeps leases for all hosts. Its clock is one for all of them.
@@ -35,18 +35,18 @@ var ErrLost = errors.New("the lease has expired, or another host has it")
 // leases of their guests. If it cannot renew a lease, it ends the operation, and the outcome is
 // unknown. All other operations pass through.
 type Executor struct {
-	gate.Executor
+	terms.Executor
 	Book Book
 	Host string        // of which others are told
 	TTL  time.Duration // 0 for 15s
 	Wait time.Duration // for another to end, 0 for TTL and 5s more
 }
 
-var _ gate.Executor = (*Executor)(nil)
+var _ terms.Executor = (*Executor)(nil)
 
-// Execute implements gate.Executor.
-func (e *Executor) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
-	gate.Result, error) {
+// Execute implements terms.Executor.
+func (e *Executor) Execute(ctx context.Context, q terms.Question, d terms.Decision) (
+	terms.Result, error) {
 	names := guests(q)
 	if len(names) == 0 || !red(q, d) {
 		return e.Executor.Execute(ctx, q, d)
@@ -60,7 +60,7 @@ func (e *Executor) Execute(ctx context.Context, q gate.Question, d gate.Decision
 	for _, name := range names {
 		fence, began, err := e.take(ctx, q, name)
 		if err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 		keeping.Go(func() {
 			if err := e.keep(ctx, name, fence, began, over); err != nil {
@@ -72,7 +72,7 @@ func (e *Executor) Execute(ctx context.Context, q gate.Question, d gate.Decision
 	end()
 	if lost := (*lostError)(nil); errors.As(context.Cause(ctx), &lost) {
 		slog.Error("an operation was ended without its lease", "call", q.Call.ID, "error", lost)
-		return gate.Result{}, &gate.OpError{Code: "lease_lost", Outcome: gate.Unknown,
+		return terms.Result{}, &terms.OpError{Code: "lease_lost", Outcome: terms.Unknown,
 			Message: lost.Error() + "; what the operation did is unknown: look before you " +
 				"repeat it"}
 	}
@@ -80,8 +80,8 @@ func (e *Executor) Execute(ctx context.Context, q gate.Question, d gate.Decision
 }
 
 // red reports that an operation is red, or is above green in a red call.
-func red(q gate.Question, d gate.Decision) bool {
-	return d.Tier != gate.Green && max(d.Tier, q.Call.Decided.Tier) >= gate.Red
+func red(q terms.Question, d terms.Decision) bool {
+	return d.Tier != terms.Green && max(d.Tier, q.Call.Decided.Tier) >= terms.Red
 }
 
 type lostError struct {
@@ -95,7 +95,7 @@ func (e *lostError) Error() string {
 
 // guests names the leases of an operation: the guests of its call, and those that it was seen to
 // touch.
-func guests(q gate.Question) (names []string) {
+func guests(q terms.Question) (names []string) {
 	if q.Node == nil || q.Call == nil || q.Call.Planning {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (e *Executor) ttl() time.Duration {
 
 // take waits until the lease is free. It returns the earliest time from which it holds the lease.
 // If it returns an error, nothing was done.
-func (e *Executor) take(ctx context.Context, q gate.Question, name string) (fence int64,
+func (e *Executor) take(ctx context.Context, q terms.Question, name string) (fence int64,
 	began time.Time, err error) {
 	wait := e.Wait
 	if wait == 0 { // longer than a host that was killed keeps it
@@ -132,12 +132,12 @@ func (e *Executor) take(ctx context.Context, q gate.Question, name string) (fenc
 		fence, holder, err := e.Book.TakeLease(ctx, name, "call "+q.Call.ID+" on "+e.Host, e.ttl())
 		switch {
 		case err != nil:
-			return 0, began, gate.Fail("unavailable", "nothing was done: no lease of %s: %s", name,
+			return 0, began, terms.Fail("unavailable", "nothing was done: no lease of %s: %s", name,
 				err)
 		case fence > 0:
 			return fence, began, nil
 		case time.Now().After(until):
-			return 0, began, gate.Fail("busy", "nothing was done: %s changes %s; try again when "+
+			return 0, began, terms.Fail("busy", "nothing was done: %s changes %s; try again when "+
 				"it has ended", holder, name)
 		}
 		if q.Progress != nil {
@@ -145,7 +145,7 @@ func (e *Executor) take(ctx context.Context, q gate.Question, name string) (fenc
 		}
 		select {
 		case <-ctx.Done():
-			return 0, began, gate.Fail("cancelled", "nothing was done: %s", context.Cause(ctx))
+			return 0, began, terms.Fail("cancelled", "nothing was done: %s", context.Cause(ctx))
 		case <-time.After(min(200*time.Millisecond, e.ttl()/10)):
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/lease"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // book is a book of several hosts in memory. It can be away, and answer slowly.
@@ -74,10 +74,15 @@ type node struct {
 	runs, max atomic.Int64
 }
 
-func (*node) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
-func (*node) End(context.Context, *gate.Call)                           {}
+func (*node) Lookup(
+	context.Context,
+	terms.Question,
+) (terms.Facts, error) {
+	return terms.Facts{}, nil
+}
+func (*node) End(context.Context, *terms.Call) {}
 
-func (n *node) Execute(ctx context.Context, _ gate.Question, _ gate.Decision) (gate.Result,
+func (n *node) Execute(ctx context.Context, _ terms.Question, _ terms.Decision) (terms.Result,
 	error) {
 	now := n.runs.Add(1)
 	defer n.runs.Add(-1)
@@ -85,24 +90,24 @@ func (n *node) Execute(ctx context.Context, _ gate.Question, _ gate.Decision) (g
 	}
 	select {
 	case <-ctx.Done():
-		return gate.Result{}, &gate.OpError{Code: "cancelled", Message: "in the middle",
-			Outcome: gate.Unknown}
+		return terms.Result{}, &terms.OpError{Code: "cancelled", Message: "in the middle",
+			Outcome: terms.Unknown}
 	case <-time.After(n.takes):
-		return gate.Result{Bytes: 7}, nil
+		return terms.Result{Bytes: 7}, nil
 	}
 }
 
-var red = gate.Decision{Allow: true, Tier: gate.Red}
+var red = terms.Decision{Allow: true, Tier: terms.Red}
 
-func on(vmids ...string) gate.Question {
-	return gate.Question{Call: &gate.Call{ID: "C1", Targets: gate.Targets{VMIDs: vmids}},
-		Node: &gate.Node{Name: "pve1", Cluster: "lab"}}
+func on(vmids ...string) terms.Question {
+	return terms.Question{Call: &terms.Call{ID: "C1", Targets: terms.Targets{VMIDs: vmids}},
+		Node: &terms.Node{Name: "pve1", Cluster: "lab"}}
 }
 
 // wants holds an error to its code and outcome.
-func wants(t *testing.T, err error, code string, how gate.Outcome, says string) {
+func wants(t *testing.T, err error, code string, how terms.Outcome, says string) {
 	t.Helper()
-	op := (*gate.OpError)(nil)
+	op := (*terms.OpError)(nil)
 	if !errors.As(err, &op) || op.Code != code || op.Outcome != how ||
 		!strings.Contains(op.Message, says) {
 		t.Errorf("%v, want %s and %s", err, code, how)
@@ -132,26 +137,26 @@ func TestRedOperationsOnOneGuestComeOneAfterTheOther(t *testing.T) {
 		inRed := on("9")
 		inRed.Call.Decided = red
 		for name, c := range map[string]struct {
-			q gate.Question
-			d gate.Decision
-		}{"yellow": {on("101"), gate.Decision{Allow: true, Tier: gate.Yellow}},
-			"green, in a red call": {inRed, gate.Decision{Allow: true, Tier: gate.Green}},
+			q terms.Question
+			d terms.Decision
+		}{"yellow": {on("101"), terms.Decision{Allow: true, Tier: terms.Yellow}},
+			"green, in a red call": {inRed, terms.Decision{Allow: true, Tier: terms.Green}},
 			"no guest":             {on(), red},
-			"no node":              {gate.Question{Call: on("101").Call}, red},
-			"planned": {gate.Question{Call: &gate.Call{Planning: true,
-				Targets: gate.Targets{VMIDs: []string{"101"}}}, Node: on().Node}, red}} {
+			"no node":              {terms.Question{Call: on("101").Call}, red},
+			"planned": {terms.Question{Call: &terms.Call{Planning: true,
+				Targets: terms.Targets{VMIDs: []string{"101"}}}, Node: on().Node}, red}} {
 			b.set(errors.New("away"))
 			if _, err := hosts[0].Execute(t.Context(), c.q, c.d); err != nil {
 				t.Errorf("%s needs a lease: %v", name, err)
 			}
 		}
 		_, err := hosts[0].Execute(t.Context(), inRed,
-			gate.Decision{Allow: true, Tier: gate.Yellow})
-		wants(t, err, "unavailable", gate.Failed, "no lease of guest 9 of lab: away")
+			terms.Decision{Allow: true, Tier: terms.Yellow})
+		wants(t, err, "unavailable", terms.Failed, "no lease of guest 9 of lab: away")
 		touches := on()
-		touches.Facts.Touches = []gate.Touched{{About: "unit:nginx"}, {About: "guest:7"}}
+		touches.Facts.Touches = []terms.Touched{{About: "unit:nginx"}, {About: "guest:7"}}
 		_, err = hosts[0].Execute(t.Context(), touches, red)
-		wants(t, err, "unavailable", gate.Failed, "no lease of guest 7 of lab: away")
+		wants(t, err, "unavailable", terms.Failed, "no lease of guest 7 of lab: away")
 	})
 }
 
@@ -172,14 +177,14 @@ func TestALongOperationKeepsItsLease(t *testing.T) {
 		time.Sleep(30 * time.Minute)
 		began := time.Now()
 		_, err := short.Execute(t.Context(), on("101"), red)
-		wants(t, err, "busy", gate.Failed, "nothing was done: call C1 on a changes guest 101")
+		wants(t, err, "busy", terms.Failed, "nothing was done: call C1 on a changes guest 101")
 		if took := time.Since(began); took < 20*time.Second || took > 21*time.Second {
 			t.Errorf("it waited %s", took)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = short.Execute(ctx, on("101"), red)
-		wants(t, err, "cancelled", gate.Failed, "nothing was done")
+		wants(t, err, "cancelled", terms.Failed, "nothing was done")
 		// away for shorter than the lease lasts, it is renewed when the store is back
 		b.set(errors.New("away"))
 		time.Sleep(9 * time.Second)
@@ -211,7 +216,7 @@ func TestAnOperationEndsWhenItsLeaseIsLost(t *testing.T) {
 				time.AfterFunc(time.Minute, func() { lose(b) })
 				began := time.Now()
 				_, err := a.Execute(t.Context(), on("101"), red)
-				wants(t, err, "lease_lost", gate.Unknown, "what the operation did is unknown")
+				wants(t, err, "lease_lost", terms.Unknown, "what the operation did is unknown")
 				if took := time.Since(began); took > time.Minute+15*time.Second {
 					t.Errorf("it went on for %s, when another host could have the lease", took)
 				}

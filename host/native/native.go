@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Host is the id, the way of authentication, the source and the kind of tool of the host's own
@@ -23,7 +24,7 @@ type Tool struct {
 	Commands []string // grammar entries that it runs
 	Budget   time.Duration
 	// Targets returns what a call with these arguments acts on.
-	Targets func(args map[string]any) (gate.Targets, error)
+	Targets func(args map[string]any) (terms.Targets, error)
 	// Do does the work. It acts only through r.Operate, on the decided arguments, and returns the
 	// output.
 	Do func(ctx context.Context, r *gate.Running) (result any, err error)
@@ -32,20 +33,20 @@ type Tool struct {
 // Runner runs the tools of the host, and lets Next run all others. It is safe for concurrent use.
 type Runner struct {
 	next  gate.Runner
-	tools map[*gate.Tool]Tool
-	named map[string]*gate.Tool
+	tools map[*terms.Tool]Tool
+	named map[string]*terms.Tool
 }
 
 // New returns a Runner with these tools.
 func New(next gate.Runner, version string, tools ...Tool) *Runner {
-	r := &Runner{next: next, tools: map[*gate.Tool]Tool{}, named: map[string]*gate.Tool{}}
+	r := &Runner{next: next, tools: map[*terms.Tool]Tool{}, named: map[string]*terms.Tool{}}
 	for _, t := range tools {
-		own := &gate.Tool{Kind: Host, Name: t.Name, Runs: t.Runs, Imports: t.Imports,
+		own := &terms.Tool{Kind: Host, Name: t.Name, Runs: t.Runs, Imports: t.Imports,
 			Commands: t.Commands, Budget: t.Budget, Plans: true,
-			Plugin:   gate.Plugin{Name: Host, Version: version, Digest: "host:" + version},
+			Plugin:   terms.Plugin{Name: Host, Version: version, Digest: "host:" + version},
 			Validate: func(map[string]any) error { return nil },
-			Derive: func(_ gate.Principal, args map[string]any) (gate.Targets,
-				[]gate.CommandText, error) {
+			Derive: func(_ terms.Principal, args map[string]any) (terms.Targets,
+				[]terms.CommandText, error) {
 				on, err := t.Targets(args)
 				return on, nil, err
 			}}
@@ -55,7 +56,7 @@ func New(next gate.Runner, version string, tools ...Tool) *Runner {
 }
 
 // Ready implements gate.Runner.
-func (r *Runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) error {
+func (r *Runner) Ready(ctx context.Context, t *terms.Tool, tell func(string)) error {
 	if t.Kind == Host {
 		return nil
 	}
@@ -63,34 +64,35 @@ func (r *Runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) err
 }
 
 // Run implements gate.Runner.
-func (r *Runner) Run(ctx context.Context, call *gate.Running) (gate.Output, error) {
+func (r *Runner) Run(ctx context.Context, call *gate.Running) (terms.Output, error) {
 	t := call.Call.Tool
 	if t.Kind != Host {
 		return r.next.Run(ctx, call)
 	}
 	own, known := r.tools[t]
 	if !known {
-		return gate.Output{}, &gate.PluginError{Code: "plugin_unavailable",
+		return terms.Output{}, &terms.PluginError{Code: "plugin_unavailable",
 			Message: fmt.Sprintf("the host has no tool %q of its own", t.Name)}
 	}
 	result, err := own.Do(ctx, call)
 	if err != nil {
-		return gate.Output{}, err
+		return terms.Output{}, err
 	}
 	out, err := json.Marshal(result)
-	return gate.Output{JSON: out}, err
+	return terms.Output{JSON: out}, err
 }
 
 // Call makes a call of a tool of the host, as the host.
-func (r *Runner) Call(ctx context.Context, d *gate.Door, tool string, args any) gate.Answer {
+func (r *Runner) Call(ctx context.Context, d *gate.Door, tool string, args any) terms.Answer {
 	t := r.named[tool]
 	if t == nil {
-		return gate.Answer{Outcome: gate.Refusal, Err: fmt.Errorf("the host has no tool %q", tool)}
+		return terms.Answer{Outcome: terms.Refusal, Err: fmt.Errorf("the host has no tool %q",
+			tool)}
 	}
 	data, err := json.Marshal(args)
 	if err != nil {
-		return gate.Answer{Outcome: gate.Refusal, Err: err}
+		return terms.Answer{Outcome: terms.Refusal, Err: err}
 	}
 	return d.Call(ctx, gate.Request{Source: Host, Tool: t, Arguments: data,
-		Principal: gate.Principal{ID: Host, Roles: []string{}, Auth: Host}})
+		Principal: terms.Principal{ID: Host, Roles: []string{}, Auth: Host}})
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // reasons are the values of the label reason of caponier_refused_requests_total.
@@ -117,7 +118,7 @@ func (m *Meter) Handler() http.Handler {
 }
 
 // Called counts a call that ended.
-func (m *Meter) Called(tool string, how gate.Outcome, took time.Duration) {
+func (m *Meter) Called(tool string, how terms.Outcome, took time.Duration) {
 	m.calls.WithLabelValues(tool, string(how)).Inc()
 	m.calling.WithLabelValues(tool).Observe(took.Seconds())
 }
@@ -173,16 +174,16 @@ func (m *Meter) Watch(o *gate.Options) {
 }
 
 type meteredDecider struct {
-	gate.Decider
+	terms.Decider
 	m *Meter
 }
 
-func (d meteredDecider) Decide(ctx context.Context, q gate.Question) (gate.Decision, error) {
+func (d meteredDecider) Decide(ctx context.Context, q terms.Question) (terms.Decision, error) {
 	kind := "visible"
 	switch q.Kind {
-	case gate.KindCall:
+	case terms.KindCall:
 		kind = "call"
-	case gate.KindOperation:
+	case terms.KindOperation:
 		kind = "operation"
 	}
 	began := time.Now()
@@ -191,14 +192,14 @@ func (d meteredDecider) Decide(ctx context.Context, q gate.Question) (gate.Decis
 }
 
 // Journal counts the records written to a journal.
-func (m *Meter) Journal(j gate.Journal) gate.Journal { return meteredJournal{j, m} }
+func (m *Meter) Journal(j terms.Journal) terms.Journal { return meteredJournal{j, m} }
 
 type meteredJournal struct {
-	gate.Journal
+	terms.Journal
 	m *Meter
 }
 
-func (j meteredJournal) Intent(ctx context.Context, r gate.Record, durable bool) error {
+func (j meteredJournal) Intent(ctx context.Context, r terms.Record, durable bool) error {
 	began := time.Now()
 	err := j.Journal.Intent(ctx, r, durable)
 	j.m.journaling.Observe(time.Since(began).Seconds())
@@ -212,7 +213,7 @@ func (j meteredJournal) Intent(ctx context.Context, r gate.Record, durable bool)
 		j.m.mu.Lock()
 		j.m.allowed[r.ID] = true
 		j.m.mu.Unlock()
-	case r.Outcome == gate.Waits:
+	case r.Outcome == terms.Waits:
 		result = "waiting"
 	}
 	j.m.decisions.WithLabelValues(r.Kind, r.Tier, result).Inc()
@@ -224,7 +225,7 @@ func (j meteredJournal) Intent(ctx context.Context, r gate.Record, durable bool)
 	return err
 }
 
-func (j meteredJournal) Outcome(ctx context.Context, r gate.Record) error {
+func (j meteredJournal) Outcome(ctx context.Context, r terms.Record) error {
 	j.m.mu.Lock()
 	if !j.m.allowed[r.ID] {
 		j.m.undecided.Inc()

@@ -17,77 +17,78 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // parts are all parts of a door: policy answers by the tool's name, the guest does one operation.
 type parts struct{ journal error }
 
-func (p parts) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
+func (p parts) Decide(_ context.Context, q terms.Question) (terms.Decision, error) {
 	switch name := q.Call.Tool.Name; {
 	case name == "protected":
-		return gate.Decision{Tier: gate.Yellow, Failed: []string{"protected", "rate"}}, nil
+		return terms.Decision{Tier: terms.Yellow, Failed: []string{"protected", "rate"}}, nil
 	case name == "red" && q.Call.Confirmation.State != "approved":
-		return gate.Decision{
-			Tier:          gate.Red,
+		return terms.Decision{
+			Tier:          terms.Red,
 			Failed:        []string{"confirmation"},
 			NeedsApproval: true,
 		}, nil
-	case name == "inner" && q.Kind == gate.KindOperation:
-		return gate.Decision{Tier: gate.Red, Failed: []string{"bound"}}, nil
+	case name == "inner" && q.Kind == terms.KindOperation:
+		return terms.Decision{Tier: terms.Red, Failed: []string{"bound"}}, nil
 	}
-	return gate.Decision{Allow: true, Tier: gate.Yellow}, nil
+	return terms.Decision{Allow: true, Tier: terms.Yellow}, nil
 }
-func (p parts) Intent(context.Context, gate.Record, bool) error { return p.journal }
-func (p parts) Outcome(context.Context, gate.Record) error      { return nil }
-func (p parts) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (p parts) Intent(context.Context, terms.Record, bool) error { return p.journal }
+func (p parts) Outcome(context.Context, terms.Record) error      { return nil }
+func (p parts) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
 
 func (p parts) Confirm(
 	_ context.Context,
-	_ *gate.Call,
-	_ gate.Decision,
+	_ *terms.Call,
+	_ terms.Decision,
 	say func(string),
-) (gate.Confirmation, error) {
+) (terms.Confirmation, error) {
 	say("waiting for a person")
-	return gate.Confirmation{}, &gate.Waiting{ApprovalID: "R1"}
+	return terms.Confirmation{}, &terms.Waiting{ApprovalID: "R1"}
 }
-func (p parts) Script(string) gate.Command                            { return gate.Command{} }
-func (p parts) Argv([]string) gate.Command                            { return gate.Command{} }
-func (p parts) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
-func (p parts) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+func (p parts) Script(string) terms.Command                            { return terms.Command{} }
+func (p parts) Argv([]string) terms.Command                            { return terms.Command{} }
+func (p parts) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (p parts) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	// what came of it is counted, and not this test's business
 	_, _ = r.Operate(
 		ctx,
 		abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: []string{"secret-argument"}},
 	)
-	return gate.Output{JSON: json.RawMessage(`{}`)}, nil
+	return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 }
 
 func (p parts) Lookup(
 	context.Context,
-	gate.Question,
-) (gate.Facts, error) {
-	return gate.Facts{}, nil
+	terms.Question,
+) (terms.Facts, error) {
+	return terms.Facts{}, nil
 }
-func (p parts) Execute(context.Context, gate.Question, gate.Decision) (gate.Result, error) {
-	return gate.Result{}, nil
+func (p parts) Execute(context.Context, terms.Question, terms.Decision) (terms.Result, error) {
+	return terms.Result{}, nil
 }
-func (p parts) End(context.Context, *gate.Call) {}
+func (p parts) End(context.Context, *terms.Call) {}
 
 func metered(p parts) (*gate.Door, *Meter) {
 	m := NewMeter("1.2.3")
 	o := gate.Options{
 		Throttle:  &fair.Refusals{},
-		Nodes:     []gate.Node{{Name: "pve1"}},
+		Nodes:     []terms.Node{{Name: "pve1"}},
 		Decider:   p,
 		Journal:   p,
 		Ledger:    p,
 		Confirmer: p,
 		Lowerer:   p,
-		Executors: map[string]gate.Executor{"ssh_exec": p},
-		Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
+		Executors: map[string]terms.Executor{"ssh_exec": p},
+		Mode:      func(context.Context) terms.Mode { return terms.Mode{} },
 	}
 	m.Watch(&o)
 	return gate.New(o, p), m
@@ -96,16 +97,17 @@ func metered(p parts) (*gate.Door, *Meter) {
 func callFor(name string) gate.Request {
 	return gate.Request{
 		Source:    "http",
-		Principal: gate.Principal{ID: "secret-agent"},
+		Principal: terms.Principal{ID: "secret-agent"},
 		Arguments: []byte(`{"password":"secret-argument"}`),
-		Tool: &gate.Tool{
+		Tool: &terms.Tool{
 			Kind:     "tool",
 			Name:     name,
 			Imports:  []string{"ssh_exec"},
 			Budget:   time.Minute,
 			Validate: func(map[string]any) error { return nil },
-			Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
-				return gate.Targets{Nodes: []string{"pve1"}}, nil, nil
+			Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText,
+				error) {
+				return terms.Targets{Nodes: []string{"pve1"}}, nil, nil
 			},
 		},
 	}
@@ -201,13 +203,13 @@ func TestDecisionsAreCountedByRuleAndNothingIsNamed(t *testing.T) {
 func TestAnOutcomeWithoutAnIntentIsCounted(t *testing.T) {
 	m := NewMeter("")
 	j := m.Journal(parts{})
-	for _, r := range []gate.Record{{Type: "intent", ID: "1"}, {Type: "refused", ID: "2"}} {
+	for _, r := range []terms.Record{{Type: "intent", ID: "1"}, {Type: "refused", ID: "2"}} {
 		if err := j.Intent(t.Context(), r, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, id := range []string{"1", "1", "2", "3"} {
-		if err := j.Outcome(t.Context(), gate.Record{ID: id}); err != nil {
+		if err := j.Outcome(t.Context(), terms.Record{ID: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +223,7 @@ func TestAnOutcomeWithoutAnIntentIsCounted(t *testing.T) {
 func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
 	d, m := metered(parts{})
 	d.Call(t.Context(), callFor("fine"))
-	m.Called("fine", gate.Succeeded, time.Second)
+	m.Called("fine", terms.Succeeded, time.Second)
 	_, body := scrape(t, Options{Meter: m, Parts: []Part{{"journal",
 		func(context.Context) error { return nil }}}})("GET", "/metrics")
 	types := regexp.MustCompile(`(?m)^# TYPE (caponier_\S+) (\S+)$`).FindAllStringSubmatch(body, -1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -17,7 +18,7 @@ type Options struct {
 	Runner  gate.Runner
 	// Tiers of the entries of the command grammar. A command that is green needs an answer in a
 	// plan too; any other without one is planned.
-	Tiers map[string]gate.Tier
+	Tiers map[string]terms.Tier
 }
 
 // Door is a gate.Door that allows what a tool declares, and whose executors answer from a file. It

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -24,32 +24,32 @@ const maxRead = 1 << 20 // bytes of a read without a limit of its own
 // executor answers operations from the file.
 type executor struct{ *Door }
 
-var _ gate.Executor = executor{}
+var _ terms.Executor = executor{}
 
-// Lookup implements gate.Executor. A path without an answer has the facts of a new file.
-func (e executor) Lookup(_ context.Context, q gate.Question) (gate.Facts, error) {
+// Lookup implements terms.Executor. A path without an answer has the facts of a new file.
+func (e executor) Lookup(_ context.Context, q terms.Question) (terms.Facts, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	a := Describe(q.Op)
 	if a.Path == "" {
-		return gate.Facts{}, nil
+		return terms.Facts{}, nil
 	}
-	facts := &gate.FileFacts{RealPath: a.Path, LocalBytes: int64(len(e.local[a.Local]))}
+	facts := &terms.FileFacts{RealPath: a.Path, LocalBytes: int64(len(e.local[a.Local]))}
 	if f, known := e.file(a.Node, a.Path); known && f.Type != "missing" {
 		facts.Exists, facts.Type, facts.Mode = true, f.Type, f.Mode
 		facts.Bytes = int64(len(f.Bytes))
 	}
-	return gate.Facts{File: facts}, nil
+	return terms.Facts{File: facts}, nil
 }
 
-// Execute implements gate.Executor.
+// Execute implements terms.Executor.
 func (e executor) Execute(
-	_ context.Context, q gate.Question, _ gate.Decision,
-) (gate.Result, error) {
+	_ context.Context, q terms.Question, _ terms.Decision,
+) (terms.Result, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.answers(q.Op) {
-		return gate.Result{}, gate.Fail(noAnswer, "the answers have none for %s", Describe(q.Op))
+		return terms.Result{}, terms.Fail(noAnswer, "the answers have none for %s", Describe(q.Op))
 	}
 	switch op := q.Op.(type) {
 	case abi.SSHExec:
@@ -62,21 +62,21 @@ func (e executor) Execute(
 		return e.blob(op)
 	case abi.Ask:
 		a := e.given.ask(op.Key)
-		return gate.Result{Value: abi.AskResponse{Action: a.Action, Content: a.Content}}, nil
+		return terms.Result{Value: abi.AskResponse{Action: a.Action, Content: a.Content}}, nil
 	case abi.Stage:
 		e.stages++
 		dir := StageDir(e.stages)
 		e.keep(File{Node: op.Node, Path: dir, Type: "dir", Mode: 0o700})
-		return gate.Result{Value: abi.StageResponse{Dir: dir},
-			Stage: &gate.StageDir{Node: op.Node, Dir: dir}}, nil
+		return terms.Result{Value: abi.StageResponse{Dir: dir},
+			Stage: &terms.StageDir{Node: op.Node, Dir: dir}}, nil
 	case abi.SFTPWrite, abi.SFTPPut, abi.SFTPRemove:
 		return e.change(op)
 	}
 	return e.look(q.Op)
 }
 
-// End implements gate.Executor: the next call sees the answers as they were.
-func (e executor) End(context.Context, *gate.Call) {
+// End implements terms.Executor: the next call sees the answers as they were.
+func (e executor) End(context.Context, *terms.Call) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.world = newWorld(e.o.Answers)
@@ -130,7 +130,7 @@ func (w *world) file(node, name string) (File, bool) {
 
 func (w *world) keep(f File) { w.files[f.key()] = f }
 
-func (w *world) exec(want Command, max int64, rendered string) (gate.Result, error) {
+func (w *world) exec(want Command, max int64, rendered string) (terms.Result, error) {
 	i := w.given.command(want)
 	results := w.given.Commands[i].Results
 	r := results[min(w.ran[i], len(results)-1)]
@@ -143,12 +143,12 @@ func (w *world) exec(want Command, max int64, rendered string) (gate.Result, err
 	out.Truncated = len(stdout) < len(r.Stdout) || len(stderr) < len(r.Stderr)
 	out.Stdout, out.StdoutB64 = abi.Split(stdout)
 	out.Stderr, out.StderrB64 = abi.Split(stderr)
-	return gate.Result{Value: out, Exit: &out.Exit, Bytes: int64(len(stdout) + len(stderr))}, nil
+	return terms.Result{Value: out, Exit: &out.Exit, Bytes: int64(len(stdout) + len(stderr))}, nil
 }
 
 func cut(b []byte, max int64) []byte { return b[:min(int64(len(b)), max)] }
 
-func (w *world) http(op abi.HTTPRequest) (gate.Result, error) {
+func (w *world) http(op abi.HTTPRequest) (terms.Result, error) {
 	r := w.given.request(op.Method, op.URL)
 	out := abi.HTTPResponse{Status: r.Status, Headers: r.Headers, Bytes: int64(len(r.Body)),
 		Hops: []abi.Hop{}}
@@ -157,7 +157,7 @@ func (w *world) http(op abi.HTTPRequest) (gate.Result, error) {
 	} else {
 		out.Data = abi.NewData(r.Body)
 	}
-	return gate.Result{Value: out, Bytes: out.Bytes}, nil
+	return terms.Result{Value: out, Bytes: out.Bytes}, nil
 }
 
 func (w *world) save(data []byte) (id string) {
@@ -166,57 +166,58 @@ func (w *world) save(data []byte) (id string) {
 	return id
 }
 
-func (w *world) blob(op abi.Op) (gate.Result, error) {
+func (w *world) blob(op abi.Op) (terms.Result, error) {
 	switch op := op.(type) {
 	case abi.BlobWrite:
 		data, err := op.Bytes()
 		if err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 		id := w.save(data)
-		return gate.Result{Value: abi.BlobWriteResponse{Blob: id, URI: "blob://" + id,
+		return terms.Result{Value: abi.BlobWriteResponse{Blob: id, URI: "blob://" + id,
 			Bytes: int64(len(data)), SHA256: sum(data)}}, nil
 	case abi.BlobRead:
 		data, known := w.blobs[strings.TrimPrefix(op.Blob, "blob://")]
 		switch {
 		case !known:
-			return gate.Result{}, gate.Fail("not_found", "there is no blob %s", op.Blob)
+			return terms.Result{}, terms.Fail("not_found", "there is no blob %s", op.Blob)
 		case op.Local != "":
 			return w.download(data, op.Local, true)
 		}
 		return reading(data[min(max(op.Offset, 0), int64(len(data))):], op.MaxBytes)
 	}
-	return gate.Result{}, gate.Fail("unsupported", "%s has no answer of this kind", op.Import())
+	return terms.Result{}, terms.Fail("unsupported", "%s has no answer of this kind", op.Import())
 }
 
 // look answers what changes nothing on the node.
-func (w *world) look(op abi.Op) (gate.Result, error) {
+func (w *world) look(op abi.Op) (terms.Result, error) {
 	a := Describe(op)
 	f, _ := w.file(a.Node, a.Path)
 	if f.Type == "missing" {
-		return gate.Result{}, gate.Fail("not_found", "%s does not exist", a.Path)
+		return terms.Result{}, terms.Fail("not_found", "%s does not exist", a.Path)
 	}
 	if _, lists := op.(abi.SFTPList); lists != (f.Type == "dir") {
 		if _, stats := op.(abi.SFTPStat); !stats {
-			return gate.Result{}, gate.Fail("failed", "%s is of the type %s", a.Path, f.Type)
+			return terms.Result{}, terms.Fail("failed", "%s is of the type %s", a.Path, f.Type)
 		}
 	}
 	switch op := op.(type) {
 	case abi.SFTPStat:
 		info := infoOf(f)
 		info.Name, info.RealPath = "", f.Path
-		return gate.Result{Value: info}, nil
+		return terms.Result{Value: info}, nil
 	case abi.SFTPList:
 		return w.list(f, op.Limit)
 	case abi.SFTPRead:
 		return reading(f.Bytes, op.MaxBytes)
 	case abi.SFTPGet:
 		if op.SHA256 != "" && op.SHA256 != sum(f.Bytes) {
-			return gate.Result{}, gate.Fail("digest", "%s has the digest %s", f.Path, sum(f.Bytes))
+			return terms.Result{}, terms.Fail("digest", "%s has the digest %s", f.Path,
+				sum(f.Bytes))
 		}
 		return w.download(f.Bytes, op.Local, op.Overwrite)
 	}
-	return gate.Result{}, gate.Fail("unsupported", "%s has no answer of this kind", op.Import())
+	return terms.Result{}, terms.Fail("unsupported", "%s has no answer of this kind", op.Import())
 }
 
 func infoOf(f File) abi.FileInfo {
@@ -224,7 +225,7 @@ func infoOf(f File) abi.FileInfo {
 		Mode: abi.Mode(f.Mode)}
 }
 
-func (w *world) list(dir File, limit int) (gate.Result, error) {
+func (w *world) list(dir File, limit int) (terms.Result, error) {
 	out := abi.ListResponse{Entries: []abi.FileInfo{}}
 	for _, f := range w.files {
 		if path.Dir(f.Path) == dir.Path && f.Path != dir.Path && f.Type != "missing" &&
@@ -238,11 +239,11 @@ func (w *world) list(dir File, limit int) (gate.Result, error) {
 	if limit > 0 && len(out.Entries) > limit {
 		out.Entries, out.Truncated = out.Entries[:limit], true
 	}
-	return gate.Result{Value: out}, nil
+	return terms.Result{Value: out}, nil
 }
 
 // change answers what writes or removes a file of a node, in memory.
-func (w *world) change(op abi.Op) (gate.Result, error) {
+func (w *world) change(op abi.Op) (terms.Result, error) {
 	a := Describe(op)
 	before, _ := w.file(a.Node, a.Path)
 	exists := before.Type != "" && before.Type != "missing"
@@ -251,48 +252,48 @@ func (w *world) change(op abi.Op) (gate.Result, error) {
 	switch op := op.(type) {
 	case abi.SFTPRemove:
 		if !exists {
-			return gate.Result{}, gate.Fail("not_found", "%s does not exist", a.Path)
+			return terms.Result{}, terms.Fail("not_found", "%s does not exist", a.Path)
 		}
 		after.Type = "missing"
 		w.keep(after)
-		return gate.Result{Value: struct{}{}}, nil
+		return terms.Result{Value: struct{}{}}, nil
 	case abi.SFTPWrite:
 		data, err := op.Bytes()
 		if err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 		after.Bytes, mode, overwrite = data, op.Mode, op.Overwrite
 	case abi.SFTPPut:
 		after.Bytes, mode, overwrite = w.local[op.Local], op.Mode, op.Overwrite
 	}
 	if exists && !overwrite {
-		return gate.Result{}, gate.Fail("exists", "%s exists", a.Path)
+		return terms.Result{}, terms.Fail("exists", "%s exists", a.Path)
 	}
 	if bits, err := strconv.ParseUint(mode, 8, 12); err == nil {
 		after.Mode = uint32(bits)
 	}
 	w.keep(after)
 	n := int64(len(after.Bytes))
-	return gate.Result{Value: abi.WriteResponse{Bytes: n, SHA256: sum(after.Bytes)}, Bytes: n}, nil
+	return terms.Result{Value: abi.WriteResponse{Bytes: n, SHA256: sum(after.Bytes)}, Bytes: n}, nil
 }
 
 // download keeps bytes as a file of the workspace, in memory.
-func (w *world) download(data []byte, local string, overwrite bool) (gate.Result, error) {
+func (w *world) download(data []byte, local string, overwrite bool) (terms.Result, error) {
 	if _, exists := w.local[local]; exists && !overwrite {
-		return gate.Result{}, gate.Fail("exists", "%s exists in the workspace", local)
+		return terms.Result{}, terms.Fail("exists", "%s exists in the workspace", local)
 	}
 	w.local[local] = append([]byte{}, data...)
 	n := int64(len(data))
-	return gate.Result{Value: abi.WriteResponse{Bytes: n, SHA256: sum(data), Local: local},
+	return terms.Result{Value: abi.WriteResponse{Bytes: n, SHA256: sum(data), Local: local},
 		Bytes: n}, nil
 }
 
-func reading(data []byte, limit int64) (gate.Result, error) {
+func reading(data []byte, limit int64) (terms.Result, error) {
 	if limit <= 0 || limit > maxRead {
 		limit = maxRead
 	}
 	part := cut(data, limit)
-	return gate.Result{Value: abi.ReadResponse{Data: abi.NewData(part), Bytes: int64(len(part)),
+	return terms.Result{Value: abi.ReadResponse{Data: abi.NewData(part), Bytes: int64(len(part)),
 		EOF: len(part) == len(data)}, Bytes: int64(len(part))}, nil
 }
 

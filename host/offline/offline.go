@@ -15,6 +15,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/plan"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -25,23 +26,23 @@ func New(o Options) *Door {
 	if len(names) == 0 {
 		names = []string{"pve1"}
 	}
-	var nodes []gate.Node
+	var nodes []terms.Node
 	for i, name := range names {
-		nodes = append(nodes, gate.Node{Name: name, Cluster: "offline", Default: i == 0})
+		nodes = append(nodes, terms.Node{Name: name, Cluster: "offline", Default: i == 0})
 	}
-	executors := map[string]gate.Executor{}
+	executors := map[string]terms.Executor{}
 	for _, name := range abi.Operations() {
 		executors[name] = executor{d}
 	}
 	d.Door = gate.New(gate.Options{Nodes: nodes, Decider: decider{d}, Journal: nothing{},
 		Ledger: nothing{}, Planner: plan.Planner{}, Lowerer: shell.Lowerer{},
 		Throttle: &fair.Refusals{}, Executors: executors, Files: d.files,
-		Mode: func(context.Context) gate.Mode { return gate.Mode{} }}, held{o.Runner})
+		Mode: func(context.Context) terms.Mode { return terms.Mode{} }}, held{o.Runner})
 	return d
 }
 
 // files returns the digests of the local files of a call, and of those below its directories.
-func (d *Door) files(c *gate.Call) (map[string]string, error) {
+func (d *Door) files(c *terms.Call) (map[string]string, error) {
 	all := map[string]string{}
 	for _, at := range c.Targets.LocalPaths {
 		for name, data := range d.o.Answers.Local {
@@ -65,18 +66,18 @@ func (d *Door) Asked() []Asked {
 // nothing is a journal and a ledger that keep nothing.
 type nothing struct{}
 
-func (nothing) Intent(context.Context, gate.Record, bool) error { return nil }
-func (nothing) Outcome(context.Context, gate.Record) error      { return nil }
-func (nothing) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (nothing) Intent(context.Context, terms.Record, bool) error { return nil }
+func (nothing) Outcome(context.Context, terms.Record) error      { return nil }
+func (nothing) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
 
 // decider allows what a tool declares.
 type decider struct{ *Door }
 
-func (d decider) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
-	yes := gate.Decision{Allow: true, Tier: gate.Green, Revision: "offline"}
-	if q.Kind != gate.KindOperation || q.Phase == gate.PhaseLookup {
+func (d decider) Decide(_ context.Context, q terms.Question) (terms.Decision, error) {
+	yes := terms.Decision{Allow: true, Tier: terms.Green, Revision: "offline"}
+	if q.Kind != terms.KindOperation || q.Phase == terms.PhaseLookup {
 		return yes, nil
 	}
 	d.mu.Lock()
@@ -87,11 +88,11 @@ func (d decider) Decide(_ context.Context, q gate.Question) (gate.Decision, erro
 	case why != "":
 		asked.State = refused
 		d.asked = append(d.asked, asked)
-		return gate.Decision{Failed: []string{"undeclared"},
-			Denied: []gate.Reason{{ID: "undeclared", Msg: why}}}, nil
+		return terms.Decision{Failed: []string{"undeclared"},
+			Denied: []terms.Reason{{ID: "undeclared", Msg: why}}}, nil
 	case d.answers(q.Op):
 		asked.State = answered
-	case q.Call.Planning && tier > gate.Green:
+	case q.Call.Planning && tier > terms.Green:
 		asked.State, yes.Tier = planned, tier
 	default:
 		asked.State = noAnswer
@@ -104,7 +105,7 @@ func (d decider) Decide(_ context.Context, q gate.Question) (gate.Decision, erro
 
 // declared returns the tier of an operation, and why a host would refuse it to its tool: an import
 // or a command that the tool does not declare.
-func (d decider) declared(q gate.Question) (tier gate.Tier, why string) {
+func (d decider) declared(q terms.Question) (tier terms.Tier, why string) {
 	t := q.Call.Tool
 	if !slices.Contains(t.Imports, q.Op.Import()) {
 		return 0, fmt.Sprintf("%s does not declare %s among its imports (%s)", t.Name,
@@ -114,19 +115,19 @@ func (d decider) declared(q gate.Question) (tier gate.Tier, why string) {
 	case abi.SSHExec:
 		return d.command(t, op.Argv)
 	case abi.SSHScript:
-		return gate.Red, ""
+		return terms.Red, ""
 	case abi.SFTPStat, abi.SFTPList, abi.SFTPRead, abi.BlobRead, abi.BlobWrite, abi.Ask, abi.Stage,
 		abi.ListCommands:
-		return gate.Green, ""
+		return terms.Green, ""
 	case abi.SFTPRemove:
-		return gate.Red, ""
+		return terms.Red, ""
 	}
-	return gate.Yellow, ""
+	return terms.Yellow, ""
 }
 
 // command returns the tier of the declared command that these words are. A command that the grammar
 // does not have counts as red.
-func (d decider) command(t *gate.Tool, argv []string) (tier gate.Tier, why string) {
+func (d decider) command(t *terms.Tool, argv []string) (tier terms.Tier, why string) {
 	best := ""
 	for _, entry := range t.Commands {
 		if len(entry) > len(best) && matches(entry, argv) {
@@ -134,11 +135,11 @@ func (d decider) command(t *gate.Tool, argv []string) (tier gate.Tier, why strin
 		}
 	}
 	switch tier = d.o.Tiers[best]; {
-	case best == "" && !slices.Contains(t.Commands, gate.CallersText):
+	case best == "" && !slices.Contains(t.Commands, terms.CallersText):
 		return 0, fmt.Sprintf("%s declares no command that %q is (%s)", t.Name, argv,
 			strings.Join(t.Commands, ", "))
-	case tier == gate.NoTier:
-		return gate.Red, ""
+	case tier == terms.NoTier:
+		return terms.Red, ""
 	}
 	return tier, ""
 }

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // code is a tool in Go in place of an instance.
 type code func(context.Context, *gate.Running) error
 
-func (code) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+func (code) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
-func (c code) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
-	out := gate.Output{JSON: json.RawMessage(`{}`)}
+func (c code) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
+	out := terms.Output{JSON: json.RawMessage(`{}`)}
 	if c(ctx, r) != nil {
 		out.Code = 1
 	}
@@ -27,22 +28,22 @@ func (c code) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 }
 
 // call runs code as a tool that declares everything but the command rm.
-func call(t *testing.T, answers string, plan bool, do code) (gate.Answer, []Asked) {
+func call(t *testing.T, answers string, plan bool, do code) (terms.Answer, []Asked) {
 	t.Helper()
 	a, err := Parse("a.yaml", []byte(answers))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tiers := map[string]gate.Tier{"pct status": gate.Green, "pct start": gate.Yellow}
+	tiers := map[string]terms.Tier{"pct status": terms.Green, "pct start": terms.Yellow}
 	d := New(Options{Answers: a, Runner: do, Tiers: tiers})
-	tool := &gate.Tool{Kind: "tool", Name: "t", Imports: abi.Operations(), Budget: time.Minute,
+	tool := &terms.Tool{Kind: "tool", Name: "t", Imports: abi.Operations(), Budget: time.Minute,
 		Commands: []string{"pct status", "pct start", "pct rollback"}, Plans: true,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
-			return gate.Targets{}, nil, nil
+		Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText, error) {
+			return terms.Targets{}, nil, nil
 		}}
 	answer := d.Call(t.Context(), gate.Request{Source: "cli", Tool: tool, Plan: plan,
-		Principal: gate.Principal{ID: "author"}})
+		Principal: terms.Principal{ID: "author"}})
 	return answer, d.Asked()
 }
 
@@ -164,7 +165,7 @@ func TestACallSeesWhatItDid(t *testing.T) {
 			}
 			return errors.Join(errs...)
 		})
-		if a.Outcome != gate.Succeeded {
+		if a.Outcome != terms.Succeeded {
 			t.Errorf("%+v", a)
 		}
 	}
@@ -182,7 +183,7 @@ func TestAPlanHoldsWhatTheAnswersLack(t *testing.T) {
 		return nil
 	}
 	a, asked := call(t, whole, true, tool)
-	if a.Outcome != gate.Planned || a.Plan == nil {
+	if a.Outcome != terms.Planned || a.Plan == nil {
 		t.Fatalf("%+v", a)
 	}
 	for _, want := range []string{"3 steps, all that it does above green",
@@ -201,7 +202,7 @@ func TestAPlanHoldsWhatTheAnswersLack(t *testing.T) {
 	}
 	// a read without an answer fails, as nothing can be made up for it
 	a, _ = call(t, "nodes: [pve1]", true, tool)
-	if a.Outcome != gate.Failed {
+	if a.Outcome != terms.Failed {
 		t.Errorf("%+v", a)
 	}
 }
@@ -209,10 +210,10 @@ func TestAPlanHoldsWhatTheAnswersLack(t *testing.T) {
 // structured is a tool that returns this.
 type structured string
 
-func (structured) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+func (structured) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
-func (s structured) Run(context.Context, *gate.Running) (gate.Output, error) {
-	return gate.Output{JSON: json.RawMessage(s)}, nil
+func (s structured) Run(context.Context, *gate.Running) (terms.Output, error) {
+	return terms.Output{JSON: json.RawMessage(s)}, nil
 }
 
 // What a server would not send is an error here too.
@@ -222,11 +223,11 @@ func TestAResultIsHeldToItsOutputSchema(t *testing.T) {
 		`{"structured":null}`: "not a number", `{"content":[]}`: "not a number",
 	} {
 		d := New(Options{Answers: &Answers{}, Runner: structured(out)})
-		tool := &gate.Tool{Kind: "tool", Name: "t", Budget: time.Minute,
+		tool := &terms.Tool{Kind: "tool", Name: "t", Budget: time.Minute,
 			Validate: func(map[string]any) error { return nil },
-			Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText,
+			Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText,
 				error) {
-				return gate.Targets{}, nil, nil
+				return terms.Targets{}, nil, nil
 			},
 			ValidateOutput: func(v any) error {
 				if m, _ := v.(map[string]any); m["n"] != 1.0 {
@@ -235,8 +236,8 @@ func TestAResultIsHeldToItsOutputSchema(t *testing.T) {
 				return nil
 			}}
 		a := d.Call(t.Context(), gate.Request{Source: "cli", Tool: tool,
-			Principal: gate.Principal{ID: "author"}})
-		broken := (*gate.PluginError)(nil)
+			Principal: terms.Principal{ID: "author"}})
+		broken := (*terms.PluginError)(nil)
 		if errors.As(a.Err, &broken) != (want != "") ||
 			want != "" && !strings.Contains(broken.Message, want) {
 			t.Errorf("%s: %v, want %q", out, a.Err, want)

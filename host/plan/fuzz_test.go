@@ -14,6 +14,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -75,20 +76,20 @@ func (d deed) op(dirs []string) abi.Op {
 	return abi.SFTPGet{OnNode: on, Path: path, Local: "g", SHA256: strings.Repeat("a", 8*d.more)}
 }
 
-func tierOf(op abi.Op) gate.Tier {
+func tierOf(op abi.Op) terms.Tier {
 	switch op := op.(type) {
 	case abi.SSHExec:
 		if op.Argv[0] == "read" {
-			return gate.Green
+			return terms.Green
 		}
 	case abi.SFTPRead, abi.BlobWrite:
-		return gate.Green
+		return terms.Green
 	case abi.HTTPRequest:
 		if op.Method == "GET" {
-			return gate.Green
+			return terms.Green
 		}
 	}
-	return gate.Red
+	return terms.Red
 }
 
 // trial is a door with host/plan, a random plugin, and a node that changes. It notes what was
@@ -137,34 +138,34 @@ func pathOf(op abi.Op) string {
 	return with.Path
 }
 
-func (w *trial) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
+func (w *trial) Decide(_ context.Context, q terms.Question) (terms.Decision, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	no := func(id string) (gate.Decision, error) {
-		return gate.Decision{Tier: gate.Red, Failed: []string{id},
+	no := func(id string) (terms.Decision, error) {
+		return terms.Decision{Tier: terms.Red, Failed: []string{id},
 			NeedsApproval: id == "confirmation"}, nil
 	}
-	yes := gate.Decision{Allow: true, Tier: gate.Red, Revision: "r"}
+	yes := terms.Decision{Allow: true, Tier: terms.Red, Revision: "r"}
 	switch q.Kind {
-	case gate.KindCall:
+	case terms.KindCall:
 		if !q.Call.Planning && q.Call.Confirmation.State != "approved" {
 			return no("confirmation")
 		}
-	case gate.KindPlan:
+	case terms.KindPlan:
 		whole, _ := q.Call.Plan.Complete()
 		if !whole ||
-			slices.ContainsFunc(q.Steps, func(s gate.Step) bool { return !s.Decision.Allow }) {
+			slices.ContainsFunc(q.Steps, func(s terms.Step) bool { return !s.Decision.Allow }) {
 			return no("planned")
 		}
-	case gate.KindOperation:
+	case terms.KindOperation:
 		yes.Tier = tierOf(q.Op)
 		if e, is := q.Op.(abi.SSHExec); is && e.Argv[0] == "never" {
 			return no("never")
 		}
-		if q.Phase == gate.PhaseLookup {
+		if q.Phase == terms.PhaseLookup {
 			return yes, nil
 		}
-		above := yes.Tier != gate.Green
+		above := yes.Tier != terms.Green
 		p := q.Facts.Plan
 		if above && !q.Call.Planning && (p == nil || !p.Next) {
 			return no("planned")
@@ -187,7 +188,7 @@ func (w *trial) pathForm(op abi.Op) string {
 	return path
 }
 
-func (w *trial) factsForm(q gate.Question) string {
+func (w *trial) factsForm(q terms.Question) string {
 	switch f := q.Facts.File; {
 	case f == nil:
 		return ""
@@ -198,7 +199,7 @@ func (w *trial) factsForm(q gate.Question) string {
 	}
 }
 
-func (w *trial) Intent(_ context.Context, r gate.Record, durable bool) error {
+func (w *trial) Intent(_ context.Context, r terms.Record, durable bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.approved != "" {
@@ -211,36 +212,36 @@ func (w *trial) Intent(_ context.Context, r gate.Record, durable bool) error {
 	}
 	return nil
 }
-func (w *trial) Outcome(context.Context, gate.Record) error { return nil }
-func (w *trial) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (w *trial) Outcome(context.Context, terms.Record) error { return nil }
+func (w *trial) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
 
 func (w *trial) Script(
 	s string,
-) gate.Command {
-	return gate.Command{Text: s}
+) terms.Command {
+	return terms.Command{Text: s}
 }
-func (w *trial) Argv([]string) gate.Command                            { return gate.Command{} }
-func (w *trial) End(context.Context, *gate.Call)                       {}
-func (w *trial) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+func (w *trial) Argv([]string) terms.Command                            { return terms.Command{} }
+func (w *trial) End(context.Context, *terms.Call)                       {}
+func (w *trial) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
-func (w *trial) Confirm(_ context.Context, c *gate.Call, _ gate.Decision, _ func(string)) (
-	gate.Confirmation, error,
+func (w *trial) Confirm(_ context.Context, c *terms.Call, _ terms.Decision, _ func(string)) (
+	terms.Confirmation, error,
 ) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.yes {
-		return gate.Confirmation{}, &gate.Refused{Failed: []string{"denied"}}
+		return terms.Confirmation{}, &terms.Refused{Failed: []string{"denied"}}
 	}
 	w.approved = c.Plan.Digest()
 	for k := range w.changes { // what else happens on the node while a person thinks
 		w.files[fmt.Sprint("/srv/", k)]++
 	}
-	return gate.Confirmation{State: "approved", By: "ann", Channel: "cli"}, nil
+	return terms.Confirmation{State: "approved", By: "ann", Channel: "cli"}, nil
 }
 
-func (w *trial) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+func (w *trial) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	deeds := w.wet
 	if r.Call.Planning {
 		deeds = w.dry
@@ -277,37 +278,41 @@ func (w *trial) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
 	} else {
 		for _, d := range deeds {
 			if err := ask(d); err != nil && !w.careless {
-				return gate.Output{Code: 1}, nil
+				return terms.Output{Code: 1}, nil
 			}
 		}
 	}
 	if r.Call.Planning {
 		switch w.dryEnds {
 		case 1:
-			return gate.Output{}, &gate.PluginError{Code: "plugin_trap"}
+			return terms.Output{}, &terms.PluginError{Code: "plugin_trap"}
 		case 2:
-			return gate.Output{Code: 1}, nil
+			return terms.Output{Code: 1}, nil
 		}
 	}
-	return gate.Output{JSON: json.RawMessage(`{}`)}, nil
+	return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 }
 
-func (w *trial) Lookup(_ context.Context, q gate.Question) (gate.Facts, error) {
+func (w *trial) Lookup(_ context.Context, q terms.Question) (terms.Facts, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	path := pathOf(q.Op)
 	if path == "" {
-		return gate.Facts{}, nil
+		return terms.Facts{}, nil
 	}
 	size, exists := w.files[path]
-	return gate.Facts{File: &gate.FileFacts{RealPath: path, Exists: exists, Bytes: size}}, nil
+	return terms.Facts{File: &terms.FileFacts{RealPath: path, Exists: exists, Bytes: size}}, nil
 }
 
 // Execute holds what happens against what was decided, journaled, planned and approved.
-func (w *trial) Execute(_ context.Context, q gate.Question, d gate.Decision) (gate.Result, error) {
+func (w *trial) Execute(
+	_ context.Context,
+	q terms.Question,
+	d terms.Decision,
+) (terms.Result, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	form, above := w.form(q.Op), tierOf(q.Op) != gate.Green
+	form, above := w.form(q.Op), tierOf(q.Op) != terms.Green
 	durable, written := w.journaled[q.ID]
 	switch {
 	case !d.Allow || w.decided[q.ID] != form:
@@ -323,10 +328,10 @@ func (w *trial) Execute(_ context.Context, q gate.Question, d gate.Decision) (ga
 	switch op := q.Op.(type) {
 	case abi.Stage:
 		dir := fmt.Sprintf("/var/tmp/caponier-%d", rand.Uint64())
-		return gate.Result{Value: abi.StageResponse{Dir: dir},
-			Stage: &gate.StageDir{Node: node, Dir: dir}}, nil
+		return terms.Result{Value: abi.StageResponse{Dir: dir},
+			Stage: &terms.StageDir{Node: node, Dir: dir}}, nil
 	case abi.BlobWrite:
-		return gate.Result{Value: abi.BlobWriteResponse{Blob: fmt.Sprint("b", rand.Uint64())}}, nil
+		return terms.Result{Value: abi.BlobWriteResponse{Blob: fmt.Sprint("b", rand.Uint64())}}, nil
 	case abi.SFTPPut, abi.SFTPWrite:
 		w.files[pathOf(op)] = 7
 	case abi.SFTPRemove:
@@ -334,13 +339,13 @@ func (w *trial) Execute(_ context.Context, q gate.Question, d gate.Decision) (ga
 	case abi.HTTPRequest:
 		if op.Method == "PUT" && op.Hop == 0 { // leads to another one above green
 			op.Hop, op.URL = 1, op.URL+"/next"
-			return gate.Result{Next: op}, nil
+			return terms.Result{Next: op}, nil
 		}
 	}
-	return gate.Result{}, nil
+	return terms.Result{}, nil
 }
 
-func (w *trial) execute(q gate.Question, form string) {
+func (w *trial) execute(q terms.Question, form string) {
 	at := w.above
 	w.above++
 	w.executed = append(w.executed, form)
@@ -374,21 +379,21 @@ func try(t testing.TB, b tape) *trial {
 	for len(b) > 0 {
 		w.deviate(&b)
 	}
-	executors := map[string]gate.Executor{}
+	executors := map[string]terms.Executor{}
 	for _, name := range abi.Operations() {
 		executors[name] = w
 	}
-	door := gate.New(gate.Options{Nodes: []gate.Node{{Name: node, Cluster: "lab", Default: true}},
+	door := gate.New(gate.Options{Nodes: []terms.Node{{Name: node, Cluster: "lab", Default: true}},
 		Decider: w, Journal: w, Ledger: w, Confirmer: w, Planner: Planner{}, Lowerer: w,
 		Throttle: &fair.Refusals{}, Executors: executors,
-		Mode: func(context.Context) gate.Mode { return gate.Mode{} }}, w)
-	tool := &gate.Tool{Kind: "tool", Name: "t", Imports: []string{"ssh_exec"}, Plans: flags != 255,
+		Mode: func(context.Context) terms.Mode { return terms.Mode{} }}, w)
+	tool := &terms.Tool{Kind: "tool", Name: "t", Imports: []string{"ssh_exec"}, Plans: flags != 255,
 		Budget: time.Minute, Validate: func(map[string]any) error { return nil },
-		Derive: func(gate.Principal, map[string]any) (gate.Targets, []gate.CommandText, error) {
-			return gate.Targets{}, nil, nil
+		Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText, error) {
+			return terms.Targets{}, nil, nil
 		}}
 	door.Call(context.Background(), gate.Request{Source: "cli",
-		Principal: gate.Principal{ID: "p"}, Tool: tool})
+		Principal: terms.Principal{ID: "p"}, Tool: tool})
 	if w.approved != "" {
 		text := fmt.Sprintf("%q", w.planned)
 		if was, known := digests.LoadOrStore(w.approved, text); known && was != text {

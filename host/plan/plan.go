@@ -9,18 +9,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-var _ gate.Plan = (*plan)(nil)
+var _ terms.Plan = (*plan)(nil)
 
 // Planner makes plans. The zero value is ready.
 type Planner struct{ Now func() time.Time } // nil: time.Now
 
 // Plan returns the plan of a dry run: of its steps, and of how it ended.
-func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan {
+func (m Planner) Plan(c *terms.Call, steps []terms.Step, a terms.Answer) terms.Plan {
 	now := time.Now
 	if m.Now != nil {
 		now = m.Now
@@ -40,7 +40,7 @@ func (m Planner) Plan(c *gate.Call, steps []gate.Step, a gate.Answer) gate.Plan 
 }
 
 // ends tells where and why a dry run is incomplete, or is "".
-func ends(c *gate.Call, steps []step, a gate.Answer) string {
+func ends(c *terms.Call, steps []step, a terms.Answer) string {
 	last := fmt.Sprintf("after step %d", len(steps))
 	no := slices.IndexFunc(steps, func(s step) bool { return !s.Allowed })
 	switch {
@@ -61,10 +61,10 @@ func ends(c *gate.Call, steps []step, a gate.Answer) string {
 
 // stepOf makes a step. named contains the paths of earlier steps, whose facts will differ from
 // those of the dry run.
-func stepOf(s gate.Step, named map[string]bool) step {
+func stepOf(s terms.Step, named map[string]bool) step {
 	q, d := s.Question, s.Decision
 	out := step{Op: q.Op.Import(), Node: q.Op.NodeName(), Tier: d.Tier.String(), Allowed: d.Allow,
-		Refused: append([]gate.Reason{}, d.Denied...),
+		Refused: append([]terms.Reason{}, d.Denied...),
 		Touches: q.Facts.Touches, Looked: q.Time.UTC()}
 	out.SHA256, out.path = bound(q, named)
 	named[out.path] = true
@@ -82,7 +82,7 @@ func stepOf(s gate.Step, named map[string]bool) step {
 // covers only the size of the local file, because other steps create what is there. It does not
 // cover the digest that a download expects, which is not known in advance, and can only make the
 // download fail. The digest is "" if the operation cannot be compared.
-func bound(q gate.Question, named map[string]bool) (digest, path string) {
+func bound(q terms.Question, named map[string]bool) (digest, path string) {
 	names := numbers(q.Call)
 	b, err := json.Marshal(q.Op)
 	if err != nil {
@@ -104,7 +104,7 @@ func bound(q gate.Question, named map[string]bool) (digest, path string) {
 	case named[path]:
 		facts = nil
 	case facts != nil && strings.HasPrefix(path, staged):
-		facts = &gate.FileFacts{LocalBytes: facts.LocalBytes}
+		facts = &terms.FileFacts{LocalBytes: facts.LocalBytes}
 	}
 	if b, err = json.Marshal([]any{q.Op.Import(), request, facts}); err != nil {
 		return "", ""
@@ -118,7 +118,7 @@ const staged = "\x00/made/stage/"
 // numbers returns what replaces, in JSON, the names that the host has made for this run by now.
 // Stages and blobs are counted apart: a blob is made without a step of the plan, so one more of
 // them in the dry run must not make the first stage look like the second.
-func numbers(c *gate.Call) *strings.Replacer {
+func numbers(c *terms.Call) *strings.Replacer {
 	pairs := [][]string{}
 	for i, s := range c.Stages {
 		pairs = append(pairs, []string{s.Dir, fmt.Sprintf(`\u0000/made/stage/%d`, i+1)})
@@ -138,7 +138,7 @@ func (p *plan) digest() string {
 	type bound struct {
 		Op, Node, Does, SHA256, Tier string
 		Allowed                      bool
-		Touches                      []gate.Touched
+		Touches                      []terms.Touched
 	}
 	steps := []bound{}
 	for _, s := range p.Steps {
@@ -153,15 +153,15 @@ func (p *plan) digest() string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(b))
 }
 
-// Digest implements gate.Plan.
+// Digest implements terms.Plan.
 func (p *plan) Digest() string { return p.Sum }
 
-// Complete implements gate.Plan.
+// Complete implements terms.Plan.
 func (p *plan) Complete() (bool, string) { return p.Whole, p.Ends }
 
-// Next implements gate.Plan. What the step rests on is compared once the question has it.
-func (p *plan) Next(q gate.Question) gate.PlanFacts {
-	f := gate.PlanFacts{Digest: p.Sum, Complete: p.Whole, Left: p.next < len(p.Steps),
+// Next implements terms.Plan. What the step rests on is compared once the question has it.
+func (p *plan) Next(q terms.Question) terms.PlanFacts {
+	f := terms.PlanFacts{Digest: p.Sum, Complete: p.Whole, Left: p.next < len(p.Steps),
 		Rests: []string{}}
 	if !f.Left {
 		return f
@@ -184,5 +184,5 @@ func (p *plan) Next(q gate.Question) gate.PlanFacts {
 	return f
 }
 
-// Take implements gate.Plan.
+// Take implements terms.Plan.
 func (p *plan) Take() { p.next++ }

@@ -9,46 +9,46 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/input"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Shown is a call from the journal: its plan and its operations.
 type Shown struct {
-	Call      string       `json:"call"`
-	Time      time.Time    `json:"time"` // when it came
-	Principal string       `json:"principal"`
-	Tool      string       `json:"tool"`
-	Outcome   gate.Outcome `json:"outcome"` // "" while it runs, or when the host was killed
+	Call      string        `json:"call"`
+	Time      time.Time     `json:"time"` // when it came
+	Principal string        `json:"principal"`
+	Tool      string        `json:"tool"`
+	Outcome   terms.Outcome `json:"outcome"` // "" while it runs, or when the host was killed
 	// why the call itself was refused, and the decision that says so
-	Refused  []gate.Reason `json:"refused,omitempty"`
-	Decision string        `json:"decision,omitempty"`
-	Reads    int           `json:"reads"`    // operations that are green and were allowed
-	Plan     string        `json:"plan"`     // digest, "" for a call without one
-	DryRun   string        `json:"dry_run"`  // the call that made the plan
-	Complete bool          `json:"complete"` // the plan
-	Ends     string        `json:"ends"`
-	Approval string        `json:"approval"` // id of the request
-	By       string        `json:"by"`       // who approved it
-	Channel  string        `json:"channel"`
-	Undoes   string        `json:"undoes"`    // the call that it takes back
-	UndoneBy []string      `json:"undone_by"` // calls that took it back, or began to
-	Rows     []Row         `json:"rows"`
-	Hits     []gate.Hit    `json:"hits,omitempty"` // in what went back, never their values
+	Refused  []terms.Reason `json:"refused,omitempty"`
+	Decision string         `json:"decision,omitempty"`
+	Reads    int            `json:"reads"`    // operations that are green and were allowed
+	Plan     string         `json:"plan"`     // digest, "" for a call without one
+	DryRun   string         `json:"dry_run"`  // the call that made the plan
+	Complete bool           `json:"complete"` // the plan
+	Ends     string         `json:"ends"`
+	Approval string         `json:"approval"` // id of the request
+	By       string         `json:"by"`       // who approved it
+	Channel  string         `json:"channel"`
+	Undoes   string         `json:"undoes"`    // the call that it takes back
+	UndoneBy []string       `json:"undone_by"` // calls that took it back, or began to
+	Rows     []Row          `json:"rows"`
+	Hits     []terms.Hit    `json:"hits,omitempty"` // in what went back, never their values
 }
 
 // Row is a step of the plan, or an operation above green that is none.
 type Row struct {
-	Step     int           `json:"step"` // 0 for what does not stand on the plan
-	Does     string        `json:"does"`
-	Tier     string        `json:"tier"`
-	Planned  string        `json:"planned"`  // allowed | refused | "": it is no step
-	Happened string        `json:"happened"` // not reached | planned | refused | begun | an outcome
-	Code     string        `json:"code,omitempty"`
-	Decision string        `json:"decision,omitempty"` // its id
-	Refused  []gate.Reason `json:"refused,omitempty"`
-	NoUndo   string        `json:"no_undo,omitempty"` // why nothing takes it back, once it is done
+	Step     int            `json:"step"` // 0 for what does not stand on the plan
+	Does     string         `json:"does"`
+	Tier     string         `json:"tier"`
+	Planned  string         `json:"planned"`  // allowed | refused | "": it is no step
+	Happened string         `json:"happened"` // not reached | planned | refused | begun | outcome
+	Code     string         `json:"code,omitempty"`
+	Decision string         `json:"decision,omitempty"` // its id
+	Refused  []terms.Reason `json:"refused,omitempty"`
+	NoUndo   string         `json:"no_undo,omitempty"` // why nothing takes it back, once it is done
 }
 
 // The result of a step, if there is no outcome.
@@ -59,17 +59,17 @@ const (
 
 // Show finds a call, or its dry run, in the journal. It returns false if the journal does not
 // contain it. It reads the records up to twice, and keeps those of the call.
-func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err error) {
+func Show(id string, records iter.Seq[terms.Record]) (s Shown, found bool, err error) {
 	s = Shown{Call: id, UndoneBy: []string{}, Rows: []Row{}}
 	plans, made := map[string]string{}, "" // decisions: the last one with a digest, the call's
-	var approvals, ops []gate.Record
+	var approvals, ops []terms.Record
 	var allowed time.Time // when it was allowed with its plan
 	for r := range records {
 		switch {
 		case r.Kind == "plan" && r.Type != "outcome":
 			plans[r.Plan] = r.ID
 		case r.Kind == "approval" && r.Type == "intent" && r.Op == "approve":
-			approvals = append(approvals, gate.Record{Time: r.Time, Plan: r.Plan,
+			approvals = append(approvals, terms.Record{Time: r.Time, Plan: r.Plan,
 				Verdict: r.Verdict})
 		}
 		if r.Op == "undo_steps" && r.Type == "intent" {
@@ -92,10 +92,10 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 		case r.Kind != "call":
 		case r.Type == "outcome":
 			s.Outcome = r.Outcome
-		case r.Type == "refused" && r.Outcome != gate.Waits:
-			s.Outcome, s.Refused, s.Decision = gate.Refusal, r.Denied, r.ID
+		case r.Type == "refused" && r.Outcome != terms.Waits:
+			s.Outcome, s.Refused, s.Decision = terms.Refusal, r.Denied, r.ID
 		case r.Type == "refused":
-			s.Outcome = gate.Waits
+			s.Outcome = terms.Waits
 		case r.Plan != "": // after it had waited
 			s.Outcome, allowed = "", r.Time
 		}
@@ -119,7 +119,7 @@ func Show(id string, records iter.Seq[gate.Record]) (s Shown, found bool, err er
 }
 
 // undo notes that one call takes another back.
-func (s *Shown) undo(id string, r gate.Record) {
+func (s *Shown) undo(id string, r terms.Record) {
 	var in input.Operation
 	if json.Unmarshal(r.Input, &in) != nil || in.Record == nil || in.Record.Undo == nil {
 		return
@@ -132,7 +132,7 @@ func (s *Shown) undo(id string, r gate.Record) {
 }
 
 // planned adds the steps of a plan, from the question that was decided about it.
-func (s *Shown) planned(r gate.Record) error {
+func (s *Shown) planned(r terms.Record) error {
 	var p struct {
 		Complete bool
 		Ends     string
@@ -162,16 +162,16 @@ func doesOf(op input.Operation) (text, noUndo string) {
 	if op.Target != nil {
 		s.Node = op.Target.Node
 	}
-	return does(&s), undo(&s, gate.Obligations{}).None
+	return does(&s), undo(&s, terms.Obligations{}).None
 }
 
 // happened adds the journal's records of operations above green. An allowed operation is the plan's
 // next step, as check planned decides. Others get separate rows.
-func (s *Shown) happened(ops []gate.Record) {
+func (s *Shown) happened(ops []terms.Record) {
 	next, steps, rows := 0, len(s.Rows), map[string]int{} // by decision
 	for _, r := range ops {
-		effect := r.Phase == gate.PhaseEffect.String()
-		above := effect && r.Tier != gate.Green.String() || r.Type == "refused"
+		effect := r.Phase == terms.PhaseEffect.String()
+		above := effect && r.Tier != terms.Green.String() || r.Type == "refused"
 		if effect && !above && r.Type == "intent" {
 			s.Reads++
 		}
@@ -180,7 +180,7 @@ func (s *Shown) happened(ops []gate.Record) {
 		case r.Type == "outcome" && known:
 			s.Rows[at].Happened, s.Rows[at].Code = string(r.Outcome), r.Code
 			continue
-		case r.Type == "outcome" || !above || r.Outcome == gate.Waits:
+		case r.Type == "outcome" || !above || r.Outcome == terms.Waits:
 			continue
 		}
 		var in input.Operation
@@ -251,7 +251,7 @@ func (s Shown) Text(w io.Writer) error {
 			planned = "no step"
 		}
 		fmt.Fprintf(&b, "%s  %-7s  %-11s  %s\n", step, planned, r.Happened, r.Does)
-		if r.NoUndo != "" && (r.Happened == string(gate.Succeeded) || r.Happened == begun) {
+		if r.NoUndo != "" && (r.Happened == string(terms.Succeeded) || r.Happened == begun) {
 			fmt.Fprintf(&b, "%28sundo: none without a snapshot: %s\n", "", r.NoUndo)
 		}
 		for _, why := range r.Refused {

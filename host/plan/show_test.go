@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // journal is a call that was planned, approved and run: its second step was another one.
-func journal() []gate.Record {
+func journal() []terms.Record {
 	op := func(planning bool, argv ...string) json.RawMessage {
 		b, _ := json.Marshal(map[string]any{"op": "ssh_exec", "planning": planning,
 			"target": map[string]any{"node": "pve1"}, "command": map[string]any{
@@ -29,38 +29,38 @@ func journal() []gate.Record {
 			`{"tier":"red","allowed":true,`, 1)),
 	}})
 	at := time.Unix(1_700_000_000, 0)
-	tick := func(r gate.Record) gate.Record {
+	tick := func(r terms.Record) terms.Record {
 		at = at.Add(time.Second)
 		r.Time, r.Principal, r.Tool = at, "ann", "restart"
 		return r
 	}
-	red := func(r gate.Record) gate.Record {
+	red := func(r terms.Record) terms.Record {
 		r.Kind, r.Op, r.Phase, r.Tier = "operation", "ssh_exec", "effect", "red"
 		return tick(r)
 	}
 	const sum = "sha256:aa"
-	all := []gate.Record{
-		tick(gate.Record{Type: "refused", ID: "d1", CallID: "call", Kind: "call",
-			Outcome: gate.Waits}),
-		tick(gate.Record{Type: "intent", ID: "d2", CallID: "dry", Kind: "call"}),
-		tick(gate.Record{Type: "intent", ID: "d5", CallID: "dry", Kind: "plan", Plan: sum,
+	all := []terms.Record{
+		tick(terms.Record{Type: "refused", ID: "d1", CallID: "call", Kind: "call",
+			Outcome: terms.Waits}),
+		tick(terms.Record{Type: "intent", ID: "d2", CallID: "dry", Kind: "call"}),
+		tick(terms.Record{Type: "intent", ID: "d5", CallID: "dry", Kind: "plan", Plan: sum,
 			Input: steps}),
-		tick(gate.Record{Type: "intent", ID: "v1", CallID: "call", Kind: "approval", Op: "approve",
-			Plan: sum, Verdict: &gate.Verdict{Request: "r1", Approve: true, By: "bob",
+		tick(terms.Record{Type: "intent", ID: "v1", CallID: "call", Kind: "approval", Op: "approve",
+			Plan: sum, Verdict: &terms.Verdict{Request: "r1", Approve: true, By: "bob",
 				Channel: "cli"}}),
-		tick(gate.Record{Type: "intent", ID: "d6", CallID: "call", Kind: "call", Plan: sum}),
-		red(gate.Record{Type: "refused", ID: "d7", CallID: "call", Plan: sum, Outcome: gate.Waits,
+		tick(terms.Record{Type: "intent", ID: "d6", CallID: "call", Kind: "call", Plan: sum}),
+		red(terms.Record{Type: "refused", ID: "d7", CallID: "call", Plan: sum, Outcome: terms.Waits,
 			Failed: []string{"touched"}, Input: op(false, "pct", "stop", "101")}),
-		red(gate.Record{Type: "intent", ID: "d8", CallID: "call", Plan: sum,
+		red(terms.Record{Type: "intent", ID: "d8", CallID: "call", Plan: sum,
 			Input: op(false, "pct", "stop", "101")}),
-		red(gate.Record{Type: "outcome", ID: "d8", CallID: "call", Plan: sum,
-			Outcome: gate.Succeeded}),
-		red(gate.Record{Type: "refused", ID: "d9", CallID: "call", Plan: sum,
-			Denied: []gate.Reason{{ID: "planned", Msg: "the next step is another"}},
+		red(terms.Record{Type: "outcome", ID: "d8", CallID: "call", Plan: sum,
+			Outcome: terms.Succeeded}),
+		red(terms.Record{Type: "refused", ID: "d9", CallID: "call", Plan: sum,
+			Denied: []terms.Reason{{ID: "planned", Msg: "the next step is another"}},
 			Input:  op(false, "pct", "destroy", "101")}),
-		red(gate.Record{Type: "intent", ID: "e1", CallID: "call", Plan: sum,
+		red(terms.Record{Type: "intent", ID: "e1", CallID: "call", Plan: sum,
 			Input: op(false, "pct", "start", "101")}),
-		tick(gate.Record{Type: "intent", ID: "d6x", CallID: "other", Kind: "call", Plan: sum}),
+		tick(terms.Record{Type: "intent", ID: "d6x", CallID: "other", Kind: "call", Plan: sum}),
 	}
 	return all
 }
@@ -97,7 +97,7 @@ func TestShowDoesNotFindAnUnknownCall(t *testing.T) {
 }
 
 func TestShowReportsAMissingPlan(t *testing.T) {
-	without := slices.DeleteFunc(journal(), func(r gate.Record) bool { return r.Kind == "plan" })
+	without := slices.DeleteFunc(journal(), func(r terms.Record) bool { return r.Kind == "plan" })
 	s, found, err := Show("call", slices.Values(without))
 	var b strings.Builder
 	_ = s.Text(&b)
@@ -111,9 +111,9 @@ func TestShowReportsAMissingPlan(t *testing.T) {
 func TestShowKeepsNoPlanOfOtherCalls(t *testing.T) {
 	const plans, size = 100, 1 << 20
 	var most uint64
-	records := func(yield func(gate.Record) bool) {
+	records := func(yield func(terms.Record) bool) {
 		for i := range plans {
-			if !yield(gate.Record{Type: "intent", ID: fmt.Sprint("o", i), Kind: "plan",
+			if !yield(terms.Record{Type: "intent", ID: fmt.Sprint("o", i), Kind: "plan",
 				Plan: fmt.Sprint("sha256:", i), Input: make([]byte, size)}) {
 				return
 			}

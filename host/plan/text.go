@@ -6,10 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/reverse"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const (
@@ -186,7 +186,7 @@ func count(steps int) string {
 }
 
 // undo describes how to undo a step. More steps can be undone if the host keeps copies.
-func undo(s *step, o gate.Obligations) reverse.Way {
+func undo(s *step, o terms.Obligations) reverse.Way {
 	switch {
 	case len(o.Snapshot.VMIDs) > 0:
 		return reverse.Way{Rollback: o.Snapshot.VMIDs}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // touch notes what a step touches that no earlier step on its node does: what a later one finds is
@@ -14,7 +14,7 @@ import (
 func (p *plan) touch() {
 	known := map[string]bool{}
 	for i := range p.Steps {
-		s, first := &p.Steps[i], []gate.Touched{}
+		s, first := &p.Steps[i], []terms.Touched{}
 		for _, t := range s.Touches {
 			if key := s.Node + " " + t.About; !known[key] {
 				known[key] = true
@@ -27,11 +27,11 @@ func (p *plan) touch() {
 
 // rests returns what the plan's next step rests on: the guests that it is the first to touch and,
 // before the first step on a node, all that the steps there touch.
-func (p *plan) rests() (all []gate.Touched) {
+func (p *plan) rests() (all []terms.Touched) {
 	next := p.Steps[p.next]
 	here := func(s step) bool { return s.Node == next.Node }
 	if slices.ContainsFunc(p.Steps[:p.next], here) {
-		return slices.DeleteFunc(slices.Clone(next.Touches), func(t gate.Touched) bool {
+		return slices.DeleteFunc(slices.Clone(next.Touches), func(t terms.Touched) bool {
 			return !strings.HasPrefix(t.About, "guest:")
 		})
 	}
@@ -44,9 +44,9 @@ func (p *plan) rests() (all []gate.Touched) {
 }
 
 // changed describes in one line what has changed, or returns "".
-func changed(was, is []gate.Touched) string {
+func changed(was, is []terms.Touched) string {
 	for _, w := range was {
-		at := slices.IndexFunc(is, func(t gate.Touched) bool { return t.About == w.About })
+		at := slices.IndexFunc(is, func(t terms.Touched) bool { return t.About == w.About })
 		if at < 0 {
 			return called(w) + " was not looked up again"
 		}
@@ -57,7 +57,7 @@ func changed(was, is []gate.Touched) string {
 	return ""
 }
 
-func differs(was, is gate.Touched) string {
+func differs(was, is terms.Touched) string {
 	switch what := called(was); {
 	case was.Kind != "" && is.Kind == "":
 		return what + " is no more"
@@ -96,7 +96,7 @@ func other(was, is []string) string {
 }
 
 // called names a thing for people: a guest by number and name.
-func called(t gate.Touched) string {
+func called(t terms.Touched) string {
 	name := strings.Replace(t.About, ":", " ", 1)
 	if t.Name != "" {
 		name += " (" + t.Name + ")"
@@ -108,7 +108,7 @@ const maxAlso = 6 // of what a step touches besides, that a text lists
 
 // touchedText describes in one line a thing, and what else an effect on it touches. It returns ""
 // if the thing does not exist.
-func touchedText(t gate.Touched) string {
+func touchedText(t terms.Touched) string {
 	text := called(t)
 	if t.Kind != "" {
 		text += " on " + t.Node + ", " + t.Status

@@ -4,25 +4,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-var web = gate.Touched{About: "guest:101", Name: "web01", Kind: "lxc", Node: "pve1",
+var web = terms.Touched{About: "guest:101", Name: "web01", Kind: "lxc", Node: "pve1",
 	Status: "running", Config: "aa", Also: []string{"backup job nightly to nas"}}
 
 // touching is a step that touches these.
-func touching(c *gate.Call, all []gate.Touched, argv ...string) gate.Step {
+func touching(c *terms.Call, all []terms.Touched, argv ...string) terms.Step {
 	s := stepOn(c, exec(argv...), nil)
 	s.Question.Facts.Touches = all
 	return s
 }
 
 func TestAStepRestsOnWhatItIsTheFirstToTouch(t *testing.T) {
-	c, db := callOf(), gate.Touched{About: "guest:102", Name: "db01", Kind: "lxc"}
-	unit := gate.Touched{About: "unit:nginx"}
-	p := planOf(c, gate.Answer{}, touching(c, []gate.Touched{web}, "pct", "stop", "101"),
-		touching(c, []gate.Touched{web}, "pct", "start", "101"),
-		touching(c, []gate.Touched{db, unit}, "pct", "stop", "102"))
+	c, db := callOf(), terms.Touched{About: "guest:102", Name: "db01", Kind: "lxc"}
+	unit := terms.Touched{About: "unit:nginx"}
+	p := planOf(c, terms.Answer{}, touching(c, []terms.Touched{web}, "pct", "stop", "101"),
+		touching(c, []terms.Touched{web}, "pct", "start", "101"),
+		touching(c, []terms.Touched{db, unit}, "pct", "stop", "102"))
 	for i, want := range []string{"guest:101 guest:102 unit:nginx", "", "guest:102"} {
 		argv := [][]string{{"pct", "stop", "101"}, {"pct", "start", "101"},
 			{"pct", "stop", "102"}}[i]
@@ -35,57 +35,57 @@ func TestAStepRestsOnWhatItIsTheFirstToTouch(t *testing.T) {
 }
 
 func TestAChangeSinceThePlanIsNamed(t *testing.T) {
-	for want, change := range map[string]func(*gate.Touched){
-		"": func(*gate.Touched) {},
+	for want, change := range map[string]func(*terms.Touched){
+		"": func(*terms.Touched) {},
 		"guest 101 (web01) was running when the call was planned, and is stopped": func(
-			w *gate.Touched) {
+			w *terms.Touched) {
 			w.Status = "stopped"
 		},
 		"guest 101 (web01) has another configuration than when the call was planned": func(
-			w *gate.Touched) {
+			w *terms.Touched) {
 			w.Config = "bb"
 		},
 		"guest 101 (web01) was on pve1 when the call was planned, and is on pve2": func(
-			w *gate.Touched) {
+			w *terms.Touched) {
 			w.Node = "pve2"
 		},
-		"guest 101 (web01) is no more": func(w *gate.Touched) {
-			*w = gate.Touched{About: w.About}
+		"guest 101 (web01) is no more": func(w *terms.Touched) {
+			*w = terms.Touched{About: w.About}
 		},
-		"guest 101 (web01) is another one now, guest 101 (x)": func(w *gate.Touched) {
+		"guest 101 (web01) is another one now, guest 101 (x)": func(w *terms.Touched) {
 			w.Name = "x"
 		},
-		"guest 101 (web01) was not looked up again": func(w *gate.Touched) {
+		"guest 101 (web01) was not looked up again": func(w *terms.Touched) {
 			w.About = "guest:102"
 		},
 		"guest 101 (web01) touches other things than when the call was planned: " +
-			"replication came": func(w *gate.Touched) {
+			"replication came": func(w *terms.Touched) {
 			w.Also = append([]string{"replication"}, w.Also...)
 		},
 	} {
 		c := callOf()
-		p := planOf(c, gate.Answer{}, touching(c, []gate.Touched{web}, "pct", "stop", "101"))
+		p := planOf(c, terms.Answer{}, touching(c, []terms.Touched{web}, "pct", "stop", "101"))
 		q, now := ask(c, exec("pct", "stop", "101"), nil), web
 		change(&now)
-		q.Facts.Touches = []gate.Touched{now}
+		q.Facts.Touches = []terms.Touched{now}
 		if got := p.Next(q).Changed; got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	c := callOf()
-	p := planOf(c, gate.Answer{}, touching(c, []gate.Touched{{About: "guest:110"}}, "pct", "stop",
+	p := planOf(c, terms.Answer{}, touching(c, []terms.Touched{{About: "guest:110"}}, "pct", "stop",
 		"110"))
 	q := ask(c, exec("pct", "stop", "110"), nil)
-	q.Facts.Touches = []gate.Touched{{About: "guest:110", Name: "new", Kind: "lxc"}}
+	q.Facts.Touches = []terms.Touched{{About: "guest:110", Name: "new", Kind: "lxc"}}
 	if got := p.Next(q).Changed; !strings.Contains(got, "was not there when the call was planned") {
 		t.Error(got)
 	}
 }
 
 func TestTheDigestCoversWhatIsTouched(t *testing.T) {
-	of := func(all ...gate.Touched) string {
+	of := func(all ...terms.Touched) string {
 		c := callOf()
-		return planOf(c, gate.Answer{}, touching(c, all, "pct", "stop", "101")).Digest()
+		return planOf(c, terms.Answer{}, touching(c, all, "pct", "stop", "101")).Digest()
 	}
 	stopped := web
 	stopped.Status = "stopped"

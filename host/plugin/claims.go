@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Claims returns where a plugin's claims contradict what it declares, one error for each, joined: a
 // tool that is read_only and may run a command above green, or not destructive and may run a red
 // one; a command that the grammar does not have; an import that no tool declares. Each says what
 // mends it. Tiers are those of the entries of the command grammar.
-func (e Entry) Claims(tiers map[string]gate.Tier) error {
+func (e Entry) Claims(tiers map[string]terms.Tier) error {
 	tools, err := e.Tools()
 	if err != nil {
 		return err
@@ -24,7 +24,7 @@ func (e Entry) Claims(tiers map[string]gate.Tier) error {
 		}
 	}
 	for _, i := range e.Imports {
-		if !slices.ContainsFunc(tools, func(t *gate.Tool) bool {
+		if !slices.ContainsFunc(tools, func(t *terms.Tool) bool {
 			return slices.Contains(t.Imports, i)
 		}) {
 			errs = append(errs, fmt.Errorf("plugin %s: the module imports %s, which none of its "+
@@ -35,12 +35,12 @@ func (e Entry) Claims(tiers map[string]gate.Tier) error {
 	return errors.Join(errs...)
 }
 
-func claims(t *gate.Tool, tiers map[string]gate.Tier) error {
+func claims(t *terms.Tool, tiers map[string]terms.Tier) error {
 	var errs []error
 	for _, c := range t.Commands {
 		tier, known := tiers[c]
-		if c == gate.CallersText { // which can be any that the site allows
-			tier, known = gate.Red, true
+		if c == terms.CallersText { // which can be any that the site allows
+			tier, known = terms.Red, true
 		}
 		switch {
 		case !known:
@@ -48,11 +48,11 @@ func claims(t *gate.Tool, tiers map[string]gate.Tier) error {
 				"does not have, so that it would be refused: write it into \"commands\" as "+
 				"`caponier policy grammar` lists it, or have the site describe it in binaries "+
 				"(--site)", c))
-		case t.Hints.ReadOnly && tier > gate.Green:
+		case t.Hints.ReadOnly && tier > terms.Green:
 			errs = append(errs, fmt.Errorf("claims read_only and declares the command %q, which "+
 				"is %s: write \"read_only\": false (in Go: ReadOnly: false), or take it out of "+
 				"\"commands\"", c, tier))
-		case t.Kind == "tool" && !t.Hints.Destructive && tier >= gate.Red:
+		case t.Kind == "tool" && !t.Hints.Destructive && tier >= terms.Red:
 			errs = append(errs, fmt.Errorf("claims not to be destructive and declares the command "+
 				"%q, which is %s: write \"destructive\": true (in Go: Destructive: true), or take "+
 				"it out of \"commands\"", c, tier))

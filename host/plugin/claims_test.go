@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestClaimsThatContradictTheGrammarAreErrors(t *testing.T) {
-	tiers := map[string]gate.Tier{"pct exec": gate.Yellow, "pct status": gate.Green,
-		"pct destroy": gate.Red}
+	tiers := map[string]terms.Tier{"pct exec": terms.Yellow, "pct status": terms.Green,
+		"pct destroy": terms.Red}
 	const used = `"imports":["ssh_exec","sftp_get"]`
 	hints := func(readOnly, destructive string) string {
 		return `"hints":{"read_only":` + readOnly + `,"destructive":` + destructive

@@ -12,15 +12,15 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const maxPath = 4096
 
 // derive returns what a call acts on. A value that could be written in another way is an error and
 // is not repaired: policy compares these texts.
-func derive(params []gate.Param, args map[string]any) (t gate.Targets,
-	commands []gate.CommandText, err error) {
+func derive(params []terms.Param, args map[string]any) (t terms.Targets,
+	commands []terms.CommandText, err error) {
 	found := map[string][]string{}
 	for _, p := range params {
 		v, given := args[p.Name]
@@ -50,7 +50,7 @@ func derive(params []gate.Param, args map[string]any) (t gate.Targets,
 					return t, nil, fmt.Errorf("%s: must be a string", arg)
 				}
 				commands = append(commands,
-					gate.CommandText{Arg: arg, Text: text, Guest: p.Target == "guest_command"})
+					terms.CommandText{Arg: arg, Text: text, Guest: p.Target == "guest_command"})
 				continue
 			}
 			form, err := canonical(p.Target, v)
@@ -61,7 +61,7 @@ func derive(params []gate.Param, args map[string]any) (t gate.Targets,
 		}
 	}
 	set := func(kind string) []string { return sorted(found[kind]) }
-	return gate.Targets{Nodes: set("nodes"), VMIDs: set("vmids"), Services: set("services"),
+	return terms.Targets{Nodes: set("nodes"), VMIDs: set("vmids"), Services: set("services"),
 		Hosts: set("hosts"), Paths: set("paths"), GuestPaths: set("guest_paths"),
 		LocalPaths: set("local_paths")}, commands, nil
 }
@@ -190,7 +190,7 @@ func plainPath(s string) error {
 	return nil
 }
 
-// targetKinds maps an x-caponier-target to the JSON name of its field in gate.Targets.
+// targetKinds maps an x-caponier-target to the JSON name of its field in terms.Targets.
 var targetKinds = map[string]string{
 	"call": "calls",
 	"node": "nodes", "vmid": "vmids", "service": "services", "host": "hosts", "url": "hosts",

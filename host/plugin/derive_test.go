@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -93,7 +93,7 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestDerive(t *testing.T) {
-	marks := []gate.Param{
+	marks := []terms.Param{
 		{Name: "ids", Target: "vmid", Type: "array"}, {Name: "node", Target: "node"},
 		{Name: "cmd", Target: "command"}, {Name: "steps", Target: "guest_command", Type: "array"},
 		{Name: "url", Target: "url"}, {Name: "host", Target: "host"}, {Name: "other"},
@@ -110,8 +110,8 @@ func TestDerive(t *testing.T) {
 		got) != want {
 		t.Errorf("targets %s, want %s", got, want)
 	}
-	if len(texts) != 3 || texts[0] != (gate.CommandText{Arg: "cmd", Text: "uptime"}) ||
-		texts[2] != (gate.CommandText{Arg: "steps[1]", Text: "b", Guest: true}) {
+	if len(texts) != 3 || texts[0] != (terms.CommandText{Arg: "cmd", Text: "uptime"}) ||
+		texts[2] != (terms.CommandText{Arg: "steps[1]", Text: "b", Guest: true}) {
 		t.Errorf("commands %v", texts)
 	}
 	if _, _, err := derive(marks, map[string]any{"ids": []any{int64(105), int64(7)}}); err == nil ||
@@ -167,7 +167,7 @@ func BenchmarkArguments(b *testing.B) {
 		if err := tool.Validate(args); err != nil {
 			b.Fatal(err)
 		}
-		if _, _, err := tool.Derive(gate.Principal{}, args); err != nil {
+		if _, _, err := tool.Derive(terms.Principal{}, args); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -68,8 +68,8 @@ func parseDescribe(data []byte) (d describe, err error) {
 }
 
 // Tools checks the whole entry and returns what the plugin offers, ready to be called.
-func (e Entry) Tools() ([]*gate.Tool, error) {
-	fail := func(err error) ([]*gate.Tool, error) {
+func (e Entry) Tools() ([]*terms.Tool, error) {
+	fail := func(err error) ([]*terms.Tool, error) {
 		return nil, fmt.Errorf("plugin %s: %w", cmp.Or(e.Name, e.File), err)
 	}
 	d, err := parseDescribe(e.Describe)
@@ -109,12 +109,12 @@ func (e Entry) Tools() ([]*gate.Tool, error) {
 	case len(d.Tools)+len(d.Resources)+len(d.Prompts) > maxItems:
 		return fail(fmt.Errorf("more than %d tools, resources and prompts", maxItems))
 	}
-	var all []*gate.Tool
+	var all []*terms.Tool
 	for _, k := range []struct {
 		kind  string
 		items []json.RawMessage
 	}{{"prompt", d.Prompts}, {"resource", d.Resources}, {"tool", d.Tools}} {
-		var tools []*gate.Tool
+		var tools []*terms.Tool
 		for n, raw := range k.items {
 			t, err := e.tool(k.kind, raw)
 			if err != nil {
@@ -123,16 +123,19 @@ func (e Entry) Tools() ([]*gate.Tool, error) {
 			t.Plans = d.Minor >= 2
 			tools = append(tools, t)
 		}
-		slices.SortFunc(tools, func(a, b *gate.Tool) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(tools, func(a, b *terms.Tool) int {
+			return strings.Compare(a.Name,
+				b.Name)
+		})
 		all = append(all, tools...)
 	}
 	return all, nil
 }
 
 // tool always returns a tool, if only to name it in an error.
-func (e Entry) tool(kind string, raw json.RawMessage) (*gate.Tool, error) {
+func (e Entry) tool(kind string, raw json.RawMessage) (*terms.Tool, error) {
 	var it item
-	t := &gate.Tool{Kind: kind, Plugin: e.Plugin}
+	t := &terms.Tool{Kind: kind, Plugin: e.Plugin}
 	if err := abi.DecodeInto(raw, maxDescribe, &it); err != nil {
 		return t, err
 	}
@@ -206,17 +209,17 @@ func (it item) address(kind string) error {
 const exampleCommands = `commands: name each entry of the command grammar that it runs, ` +
 	`such as "pct start" or "pvesh get /nodes/{node}/status"`
 
-func runsCommands(t *gate.Tool) bool {
+func runsCommands(t *terms.Tool) bool {
 	return slices.Contains(t.Imports, "ssh_exec") || slices.Contains(t.Imports, "ssh_script")
 }
 
 // declared checks what the tool says that it runs on nodes. Policy holds its operations to it; a
 // lock from before there were declarations is taken, so that it can be compared with a new one, and
 // what says nothing in it runs nothing.
-func declared(t *gate.Tool) error {
-	isText := func(p gate.Param) bool { return p.Target == "command" }
+func declared(t *terms.Tool) error {
+	isText := func(p terms.Param) bool { return p.Target == "command" }
 	text := slices.ContainsFunc(t.Params, isText)
-	switch any := slices.Contains(t.Commands, gate.CallersText); {
+	switch any := slices.Contains(t.Commands, terms.CallersText); {
 	case len(t.Commands) == 0:
 		return nil
 	case len(t.Commands) > maxRuns:
@@ -244,7 +247,7 @@ func declared(t *gate.Tool) error {
 	return nil
 }
 
-func parseHints(raw json.RawMessage) (gate.Hints, error) {
+func parseHints(raw json.RawMessage) (terms.Hints, error) {
 	var h struct {
 		ReadOnly    *bool `json:"read_only"`
 		Destructive *bool `json:"destructive"`
@@ -252,25 +255,26 @@ func parseHints(raw json.RawMessage) (gate.Hints, error) {
 		OpenWorld   *bool `json:"open_world"`
 	}
 	if raw == nil {
-		return gate.Hints{}, errors.New("hints: missing")
+		return terms.Hints{}, errors.New("hints: missing")
 	}
 	if err := abi.DecodeInto(raw, maxDescribe, &h); err != nil {
-		return gate.Hints{}, fmt.Errorf("hints: %w", err)
+		return terms.Hints{}, fmt.Errorf("hints: %w", err)
 	}
 	if h.ReadOnly == nil || h.Destructive == nil || h.Idempotent == nil || h.OpenWorld == nil {
-		return gate.Hints{}, errors.New(
+		return terms.Hints{}, errors.New(
 			"hints: read_only, destructive, idempotent and open_world must all be there")
 	}
 	if *h.ReadOnly && *h.Destructive {
-		return gate.Hints{}, errors.New("hints: read_only and destructive contradict each other")
+		return terms.Hints{}, errors.New("hints: read_only and destructive contradict each other")
 	}
-	return gate.Hints{ReadOnly: *h.ReadOnly, Destructive: *h.Destructive, Idempotent: *h.Idempotent,
-		OpenWorld: *h.OpenWorld}, nil
+	return terms.Hints{ReadOnly: *h.ReadOnly, Destructive: *h.Destructive,
+		Idempotent: *h.Idempotent,
+		OpenWorld:  *h.OpenWorld}, nil
 }
 
 // Entry is one locked plugin. Its name and version repeat those of Describe.
 type Entry struct {
-	gate.Plugin
+	terms.Plugin
 	File    string   `json:"file"`    // base name of the module
 	Imports []string `json:"imports"` // the operations of its import section, sorted
 	// what caponier_v1_describe answered, in canonical form

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -145,7 +145,7 @@ func partsOf(entries map[string]Entry) (map[string]part, error) {
 }
 
 // partOf is a tool, a resource or a prompt.
-func partOf(t *gate.Tool) part {
+func partOf(t *terms.Tool) part {
 	input := tree(t.InputSchema)
 	p := part{
 		shown: map[string]any{"title": t.Title, "imports": t.Imports, "commands": t.Commands,

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // compileSchemas fills in what a tool has from its schemas.
-func compileSchemas(t *gate.Tool) error {
+func compileSchemas(t *terms.Tool) error {
 	if err := lintSchema(t.InputSchema, true); err != nil {
 		return fmt.Errorf("input_schema: %w", err)
 	}
@@ -34,7 +34,7 @@ func compileSchemas(t *gate.Tool) error {
 		}
 	}
 	t.Validate = func(args map[string]any) error { return validate(args) }
-	t.Derive = func(_ gate.Principal, args map[string]any) (gate.Targets, []gate.CommandText,
+	t.Derive = func(_ terms.Principal, args map[string]any) (terms.Targets, []terms.CommandText,
 		error) {
 		return derive(t.Params, args)
 	}
@@ -102,7 +102,7 @@ func compile(raw json.RawMessage) (*jsonschema.Schema, func(any) error, error) {
 }
 
 // params returns the arguments that a linted schema describes, by name.
-func params(s *jsonschema.Schema) (all []gate.Param) {
+func params(s *jsonschema.Schema) (all []terms.Param) {
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		own := s.Properties[name]
 		if to := resolve(s, own); to != own { // beside a reference stand only texts
@@ -110,7 +110,7 @@ func params(s *jsonschema.Schema) (all []gate.Param) {
 			merged := *to
 			own, merged.Title, merged.Description = &merged, title, text
 		}
-		p := gate.Param{Name: name, Title: own.Title, Description: own.Description, Type: own.Type,
+		p := terms.Param{Name: name, Title: own.Title, Description: own.Description, Type: own.Type,
 			Pattern: own.Pattern, Min: own.Minimum, Max: own.Maximum,
 			Required: slices.Contains(s.Required, name)}
 		p.Target, _ = own.Extra[targetKey].(string)

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
@@ -32,7 +32,7 @@ type Options struct {
 // not be changed.
 type Lock struct {
 	entries []Entry
-	tools   []*gate.Tool
+	tools   []*terms.Tool
 	text    []byte // as Encode returns it
 }
 
@@ -175,7 +175,7 @@ func marshal(entries []Entry) ([]byte, error) {
 func (l *Lock) Plugins() []Entry { return l.entries }
 
 // Tools lists tools, resources and prompts, by plugin and then by kind and name.
-func (l *Lock) Tools() []*gate.Tool { return l.tools }
+func (l *Lock) Tools() []*terms.Tool { return l.tools }
 
 // Both returns what of this lock next has too, by the names of plugins and their tools: what may
 // still be called while what is new in next is made ready.

@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Print writes what a module is for people.
@@ -35,7 +35,7 @@ func (e Entry) Print(w io.Writer) error {
 }
 
 // claimed lists the hints of a tool for people.
-func claimed(h gate.Hints) string {
+func claimed(h terms.Hints) string {
 	words := []string{"not read-only"}
 	if h.ReadOnly {
 		words[0] = "read-only"

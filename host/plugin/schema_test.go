@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -182,7 +182,7 @@ func wide() string {
 	return s + `"d4":{"type":"string"}}}`
 }
 
-func tool(t testing.TB) *gate.Tool {
+func tool(t testing.TB) *terms.Tool {
 	t.Helper()
 	l, err := newLock([]Entry{entry(t)})
 	if err != nil {
@@ -271,7 +271,7 @@ func TestParamsSayWhatTheSchemaSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, most := 1.0, 2.5
-	want := []gate.Param{
+	want := []terms.Param{
 		{Name: "a", Title: "T", Description: "text", Type: "string", MaxLength: 9, Pattern: "^a$",
 			Enum: []string{"x", "y"}, Default: "x", Target: "node", Required: true},
 		{Name: "b", Type: "array", Items: "integer", Target: "vmid"},

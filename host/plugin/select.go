@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Selection is the table [tools]: what of the lock is offered. A toolset is a plugin by its name.
@@ -39,7 +39,7 @@ func (s Selection) Validate() error {
 // HiddenReason returns a function that returns why a tool, resource or prompt is not offered, or ""
 // when it is. A name that the lock does not have is an error, and so is a selection that leaves
 // nothing.
-func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
+func (s Selection) HiddenReason(l *Lock) (func(*terms.Tool) string, error) {
 	var toolsets, tools []string
 	owner := map[string]string{}
 	for _, e := range l.entries {
@@ -75,7 +75,7 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 		return nil, err
 	}
 	if len(l.tools) > 0 &&
-		!slices.ContainsFunc(l.tools, func(t *gate.Tool) bool { return s.why(t) == "" }) {
+		!slices.ContainsFunc(l.tools, func(t *terms.Tool) bool { return s.why(t) == "" }) {
 		return nil, errors.New(
 			"nothing is left to offer: [tools], --toolsets, --tools and --exclude-tools together " +
 				"withhold everything that the lock has")
@@ -84,12 +84,12 @@ func (s Selection) HiddenReason(l *Lock) (func(*gate.Tool) string, error) {
 }
 
 // Lists reports whether clients see a tool although it is an alias of another one that they see.
-func (s Selection) Lists(t *gate.Tool) bool {
+func (s Selection) Lists(t *terms.Tool) bool {
 	return s.Aliases || slices.Contains(s.Enable, t.Name) || slices.Contains(s.Tools, t.Name)
 }
 
 // why returns why a tool is not offered, or "" when it is.
-func (s Selection) why(t *gate.Tool) string {
+func (s Selection) why(t *terms.Tool) string {
 	in := func(names []string) bool {
 		return slices.Contains(names, t.Name) || slices.Contains(names, t.Plugin.Name)
 	}
@@ -109,7 +109,7 @@ func (s Selection) why(t *gate.Tool) string {
 
 // Tool returns a tool of the lock. The error names the command that mends the lock when it does not
 // match the modules.
-func (l *Lock) Tool(o Options, name string) (*gate.Tool, error) {
+func (l *Lock) Tool(o Options, name string) (*terms.Tool, error) {
 	for _, t := range l.Tools() {
 		if t.Name == name {
 			return t, nil

@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func selectable() *Lock {
 	l := &Lock{}
 	for name, tools := range map[string][]string{"guests": {"list_guests", "stop_guest"},
 		"jq": {"jq_query"}, "web": {"curl_execute", "curl-docs"}, "odd": {"web"}} {
-		l.entries = append(l.entries, Entry{Plugin: gate.Plugin{Name: name}})
+		l.entries = append(l.entries, Entry{Plugin: terms.Plugin{Name: name}})
 		for _, t := range tools {
-			l.tools = append(l.tools, &gate.Tool{Name: t, Plugin: gate.Plugin{Name: name}})
+			l.tools = append(l.tools, &terms.Tool{Name: t, Plugin: terms.Plugin{Name: name}})
 		}
 	}
 	return l

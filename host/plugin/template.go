@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var (
@@ -86,7 +86,7 @@ func (t template) expand(args map[string]any) string {
 
 // fillTexts is for prompts and resources, whose arguments come as text: they can be strings and
 // integers.
-func fillTexts(t *gate.Tool) error {
+func fillTexts(t *terms.Tool) error {
 	numbers := map[string]bool{}
 	for _, p := range t.Params {
 		if p.Type != "string" && p.Type != "integer" {
@@ -111,13 +111,13 @@ func fillTexts(t *gate.Tool) error {
 
 // fillTemplate is for resources: the arguments in their URI are those of their schema, all of them,
 // and each is required.
-func fillTemplate(t *gate.Tool) error {
+func fillTemplate(t *terms.Tool) error {
 	form, err := parseTemplate(t.URI)
 	if err != nil {
 		return err
 	}
 	for _, name := range form.names {
-		required := func(p gate.Param) bool { return p.Name == name && p.Required }
+		required := func(p terms.Param) bool { return p.Name == name && p.Required }
 		if !slices.ContainsFunc(t.Params, required) {
 			return fmt.Errorf("uri %q: {%s} is not among the required properties of input_schema",
 				t.URI,

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-func resource(t *testing.T, uri, schema, more string) (*gate.Tool, error) {
+func resource(t *testing.T, uri, schema, more string) (*terms.Tool, error) {
 	t.Helper()
 	if schema != "" {
 		schema = `,"input_schema":` + schema
 	}
-	e := Entry{Plugin: gate.Plugin{Name: "p", Version: "1", Digest: digest(nil)}, File: "p.wasm",
+	e := Entry{Plugin: terms.Plugin{Name: "p", Version: "1", Digest: digest(nil)}, File: "p.wasm",
 		Describe: json.RawMessage(
 			`{"abi":1,"name":"p","version":"1","tools":[],"prompts":[],"resources":[{"name":"r",` +
 				`"uri":"` + uri + `","description":"A resource with arguments in its ` +

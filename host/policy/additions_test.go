@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // A site may add sub-commands to the programs of core, and nothing that it adds takes the place of
@@ -72,7 +72,7 @@ func TestWhatASiteAddsChangesNothingOfCore(t *testing.T) {
 		if slices.Contains(added[words[0]], words[min(1, len(words)-1)]) {
 			continue // the addition itself
 		}
-		for _, q := range []gate.Question{call, op} {
+		for _, q := range []terms.Question{call, op} {
 			compared++
 			a, b := decide(t, base, q), decide(t, with, q)
 			if a.Allow != b.Allow || a.Tier != b.Tier || !reflect.DeepEqual(a.Failed, b.Failed) {

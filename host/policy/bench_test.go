@@ -10,32 +10,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
 // timed are questions as the host asks them most often. All but the http_request are allowed.
-func timed() map[string]gate.Question {
+func timed() map[string]terms.Question {
 	call := statusCall()
 	call.Time = time.Unix(1_700_000_000, 0)
 	op := call
 	running := *call.Call
-	running.Decided = gate.Decision{Allow: true, Tier: gate.Green}
+	running.Decided = terms.Decision{Allow: true, Tier: terms.Green}
 	argv := []string{"pct", "status", "101", "--verbose"}
 	cmd := shell.Lowerer{}.Argv(argv)
-	op.Kind, op.Call, op.Facts, op.Cmd = gate.KindOperation, &running, gate.Facts{}, &cmd
+	op.Kind, op.Call, op.Facts, op.Cmd = terms.KindOperation, &running, terms.Facts{}, &cmd
 	op.Op, op.Node = abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: argv}, &running.Nodes[0]
 	web := op
 	fetching, tool := running, *running.Tool
 	tool.Imports, fetching.Tool = []string{"http_request"}, &tool
 	web.Call, web.Node, web.Cmd = &fetching, nil, nil
 	web.Op = abi.HTTPRequest{Method: "GET", URL: "https://example.com/"}
-	web.Facts = gate.Facts{Addrs: []gate.Addr{{IP: "192.0.2.7", Class: "global"}}}
-	return map[string]gate.Question{"tool call": call, "ssh_exec": op, "http_request": web}
+	web.Facts = terms.Facts{Addrs: []terms.Addr{{IP: "192.0.2.7", Class: "global"}}}
+	return map[string]terms.Question{"tool call": call, "ssh_exec": op, "http_request": web}
 }
 
 func BenchmarkDecide(b *testing.B) {

@@ -7,30 +7,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // sshCall is a call of execute_ssh with the command text, and the operation that runs the same
 // text.
-func sshCall(text string) (call, op gate.Question) {
+func sshCall(text string) (call, op terms.Question) {
 	c := callOf("execute_ssh", []string{"commands"}, "ssh_script")
-	c.Targets.VMIDs, c.Tool.Commands = nil, []string{gate.CallersText}
+	c.Targets.VMIDs, c.Tool.Commands = nil, []string{terms.CallersText}
 	cmd := shell.Lowerer{}.Script(text)
-	c.Commands = []gate.Command{cmd}
+	c.Commands = []terms.Command{cmd}
 	c.Commands[0].Arg, c.Commands[0].Text = "command", text
-	call = gate.Question{
+	call = terms.Question{
 		ID:    "q",
-		Kind:  gate.KindCall,
+		Kind:  terms.KindCall,
 		Call:  c,
-		Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}},
+		Facts: terms.Facts{Counts: terms.Counts{Calls60s: 1, TargetCalls60s: 1}},
 		Time:  time.Unix(0, 0),
 	}
 	running := *c
-	op = gate.Question{
+	op = terms.Question{
 		ID:   "q",
-		Kind: gate.KindOperation,
+		Kind: terms.KindOperation,
 		Call: &running,
 		Op:   abi.SSHScript{OnNode: abi.OnNode{Node: "pve1"}, Script: text},
 		Node: &c.Nodes[0],
@@ -63,16 +63,17 @@ func TestOrdinaryCommandsPassInTheirTier(t *testing.T) {
 	for _, line := range all {
 		tier, text, _ := strings.Cut(line, ": ")
 		call, op := sshCall(text)
-		want := gate.ParseTier(tier)
+		want := terms.ParseTier(tier)
 		d := decide(t, e, call)
-		if wantCall := max(want, gate.Yellow); d.Tier != wantCall || d.Allow != (want < gate.Red) ||
-			d.NeedsApproval != (want == gate.Red) {
+		if wantCall := max(want, terms.Yellow); d.Tier != wantCall ||
+			d.Allow != (want < terms.Red) ||
+			d.NeedsApproval != (want == terms.Red) {
 			t.Errorf("%s: call is %s, allowed %v: %v", text, d.Tier, d.Allow, d.Denied)
 		}
 		call.Call.Confirmation = approvedByBob
 		d = decide(t, e, call)
 		op.Call.Decided = d
-		op.Facts.Plan = &gate.PlanFacts{Next: true, Left: true}
+		op.Facts.Plan = &terms.PlanFacts{Next: true, Left: true}
 		if o := decide(t, e, op); len(o.Units) > 0 { // the node calls them what the text does
 			op.Facts.Units = o.Units
 		}
@@ -95,16 +96,16 @@ func TestHostileCommandsAreRefusedForTheirReason(t *testing.T) {
 		call, op := sshCall(text)
 		// which must not help
 		call.Call.Confirmation = approvedByBob
-		op.Call.Confirmation, op.Call.Decided = call.Call.Confirmation, gate.Decision{
+		op.Call.Confirmation, op.Call.Decided = call.Call.Confirmation, terms.Decision{
 			Allow: true,
-			Tier:  gate.Red,
+			Tier:  terms.Red,
 		}
-		for kind, q := range map[string]gate.Question{"call": call, "operation": op} {
+		for kind, q := range map[string]terms.Question{"call": call, "operation": op} {
 			d := decide(t, e, q)
 			if d.Allow || !slices.Contains(d.Failed, check) ||
 				!slices.ContainsFunc(
 					d.Denied,
-					func(r gate.Reason) bool {
+					func(r terms.Reason) bool {
 						return r.ID == check && strings.Contains(r.Msg,
 							reason)
 					},
@@ -138,5 +139,5 @@ func splitReason(s string) int {
 	return len(s) - 2
 }
 
-var approvedByBob = gate.Confirmation{State: "approved", By: "bob", Channel: "cli",
-	Answers: []gate.Yes{{By: "bob", Channel: "cli"}}}
+var approvedByBob = terms.Confirmation{State: "approved", By: "bob", Channel: "cli",
+	Answers: []terms.Yes{{By: "bob", Channel: "cli"}}}

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/can"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -135,14 +135,14 @@ func expect(t *testing.T, e *load.Site, x example) {
 	t.Helper()
 	i := strings.LastIndex(x.text, ": ")
 	what, want := x.text[:i], strings.Fields(x.text[i+2:])
-	var q gate.Question
+	var q terms.Question
 	if text, ok := strings.CutPrefix(what, "command "); ok {
 		q, _ = sshCall(text)
 	} else {
 		words := strings.Fields(what)
 		q = statusCall()
 		q.Call.Tool.Name, q.Call.Targets.VMIDs = words[1], []string{words[2]}
-		q.Facts.Guests = map[string]gate.Guest{ // as in the page's first question
+		q.Facts.Guests = map[string]terms.Guest{ // as in the page's first question
 			"101": {Name: "web01", Kind: "lxc", Node: "pve1", Status: "running",
 				Tags: []string{"web"}},
 			"102": {Name: "db-1", Kind: "lxc", Node: "pve1", Status: "running",
@@ -201,10 +201,10 @@ func console(t *testing.T, at int, words []string) {
 	case "can":
 		c := statusCall().Call
 		_, err = can.Of(context.Background(), e.Rules(),
-			can.World{Nodes: c.Nodes, Tools: []*gate.Tool{c.Tool},
+			can.World{Nodes: c.Nodes, Tools: []*terms.Tool{c.Tool},
 				Who: []can.Who{{ID: c.Principal.ID, Auth: c.Principal.Auth}}})
 	case "replay":
-		_, err = replay.Replay(context.Background(), slices.Values([]gate.Record{rec}), arg)
+		_, err = replay.Replay(context.Background(), slices.Values([]terms.Record{rec}), arg)
 	case "explain":
 		_, err = replay.Explain(context.Background(), rec, bundleOf(t, lab))
 	default:

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // refusedEveryday are lines of everyday.txt that are refused on purpose: programs that run text,
@@ -25,12 +25,12 @@ func TestEverydayWorkPasses(t *testing.T) {
 	refused := 0
 	for _, line := range all {
 		call, op := sshCall(line)
-		call.Call.Principal = gate.Principal{ID: "agent-a", Auth: "token"}
+		call.Call.Principal = terms.Principal{ID: "agent-a", Auth: "token"}
 		op.Call.Principal = call.Call.Principal
 		d := decide(t, e, call)
 		op.Call.Decided = d
 		o := decide(t, e, op)
-		if d.Allow && o.Allow && o.Tier == gate.Green {
+		if d.Allow && o.Allow && o.Tier == terms.Green {
 			if slices.Contains(refusedEveryday, line) {
 				t.Errorf("%s: passes, and is in the list of those that do not", line)
 			}

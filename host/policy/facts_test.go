@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -32,9 +32,9 @@ raised:
 	return site(t, dir)
 }
 
-func anyFacts(r *rand.Rand) gate.Guest {
+func anyFacts(r *rand.Rand) terms.Guest {
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
-	g := gate.Guest{Name: pick("", "web1", "db-1", "x", "^.*$", "105"), Kind: pick("lxc", "qemu"),
+	g := terms.Guest{Name: pick("", "web1", "db-1", "x", "^.*$", "105"), Kind: pick("lxc", "qemu"),
 		Node: pick("pve1", "pve2"), Status: pick("running", "stopped", "unknown"), Tags: []string{},
 		Pool: pick("", "shop", "shop/a", "lab"), HA: pick("", "started"), Template: r.IntN(2) == 0,
 		AgeS: int64(r.IntN(40))}
@@ -47,7 +47,7 @@ func anyFacts(r *rand.Rand) gate.Guest {
 }
 
 // bare is what a guest says that says nothing.
-var bare = gate.Guest{Kind: "lxc", Node: "pve1", Status: "stopped", Tags: []string{}}
+var bare = terms.Guest{Kind: "lxc", Node: "pve1", Status: "stopped", Tags: []string{}}
 
 // Whoever can write a tag, a name or a pool, or move a guest, gets nothing by it: whatever is
 // allowed with any such facts is allowed with bare ones, and no tier is lower than with these.
@@ -68,12 +68,12 @@ func TestNoFactOfAGuestMakesAnythingLessRefused(t *testing.T) {
 	for range 1500 {
 		tool, ids := tools[r.IntN(len(tools))], []string{"105", "101", "106"}[:1+r.IntN(3)]
 		cmd := commands[r.IntN(len(commands))]
-		facts, none := map[string]gate.Guest{}, map[string]gate.Guest{}
+		facts, none := map[string]terms.Guest{}, map[string]terms.Guest{}
 		for _, id := range []string{"105", "101", "106"} {
 			facts[id], none[id] = anyFacts(r), bare
 		}
 		state := []string{"none", "argument"}[r.IntN(2)]
-		ask := func(guests map[string]gate.Guest) (call, op gate.Decision) {
+		ask := func(guests map[string]terms.Guest) (call, op terms.Decision) {
 			c := callOf(tool, []string{"vmids"}, "ssh_exec")
 			c.Targets.VMIDs, c.Confirmation.State = slices.Sorted(slices.Values(ids)), state
 			c.Tool.Commands = []string{"pct status", "pct stop", "pct start", "pct destroy",
@@ -81,8 +81,8 @@ func TestNoFactOfAGuestMakesAnythingLessRefused(t *testing.T) {
 				"pct snapshot", "qm stop", "pvesh create /nodes/{node}/lxc/{vmid}/status/stop",
 				"uptime", "pct exec",
 				"pct push"}
-			q := gate.Question{ID: "q", Kind: gate.KindCall, Time: time.Unix(0, 0), Call: c,
-				Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1},
+			q := terms.Question{ID: "q", Kind: terms.KindCall, Time: time.Unix(0, 0), Call: c,
+				Facts: terms.Facts{Counts: terms.Counts{Calls60s: 1, TargetCalls60s: 1},
 					Guests: guests}}
 			call = decide(t, s, q)
 			if !call.Allow {
@@ -90,9 +90,9 @@ func TestNoFactOfAGuestMakesAnythingLessRefused(t *testing.T) {
 			}
 			c.Decided = call
 			lowered := shell.Lowerer{}.Argv(cmd)
-			q.Kind, q.Node, q.Cmd = gate.KindOperation, &c.Nodes[0], &lowered
+			q.Kind, q.Node, q.Cmd = terms.KindOperation, &c.Nodes[0], &lowered
 			q.Op = abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: cmd}
-			q.Facts = gate.Facts{Guests: guests, Units: []string{}}
+			q.Facts = terms.Facts{Guests: guests, Units: []string{}}
 			return call, decide(t, s, q)
 		}
 		call, op := ask(facts)

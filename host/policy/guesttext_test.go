@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -31,14 +31,14 @@ func TestGuestsRunWhatWasDecided(t *testing.T) {
 				t.Fatalf("%q is its own rendering and tests nothing", text)
 			}
 			c := callOf("proxmox_container_exec_command", []string{"vmids", "commands"}, "ssh_exec")
-			c.Commands, c.Decided = []gate.Command{cmd}, gate.Decision{Allow: true,
-				Tier: gate.Yellow}
-			runs := func(text string) gate.Decision {
+			c.Commands, c.Decided = []terms.Command{cmd}, terms.Decision{Allow: true,
+				Tier: terms.Yellow}
+			runs := func(text string) terms.Decision {
 				argv := []string{"pct", "exec", "101", "--keep-env", "0", "--", "timeout", "-k",
 					"2", "30",
 					"sh", "-c", text}
 				sent := shell.Lowerer{}.Argv(argv)
-				return decide(t, e, gate.Question{ID: "q", Kind: gate.KindOperation, Call: c,
+				return decide(t, e, terms.Question{ID: "q", Kind: terms.KindOperation, Call: c,
 					Op:   abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: argv},
 					Node: &c.Nodes[0], Cmd: &sent, Time: time.Unix(0, 0)})
 			}

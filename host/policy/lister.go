@@ -5,20 +5,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Lister executes list_commands: it tells callers which commands they may run. No field may be nil.
 type Lister struct {
-	Rules func() *Rules       // in force; nil while there are none
-	Tools func() []*gate.Tool // that the host offers
-	Turns gate.Turns          // a list is decided in a turn of its caller
+	Rules func() *Rules        // in force; nil while there are none
+	Tools func() []*terms.Tool // that the host offers
+	Turns terms.Turns          // a list is decided in a turn of its caller
 }
 
-var _ gate.Executor = (*Lister)(nil)
+var _ terms.Executor = (*Lister)(nil)
 
 const (
 	listDeadline = 5 * time.Second
@@ -26,24 +26,24 @@ const (
 	maxListed = 16
 )
 
-// Lookup implements gate.Executor: a list has no facts.
-func (*Lister) Lookup(context.Context, gate.Question) (f gate.Facts, err error) { return f, nil }
+// Lookup implements terms.Executor: a list has no facts.
+func (*Lister) Lookup(context.Context, terms.Question) (f terms.Facts, err error) { return f, nil }
 
-// End implements gate.Executor: nothing is left of a list.
-func (*Lister) End(context.Context, *gate.Call) {}
+// End implements terms.Executor: nothing is left of a list.
+func (*Lister) End(context.Context, *terms.Call) {}
 
-// Execute implements gate.Executor. Policy says what the list is, on the very questions that calls
+// Execute implements terms.Executor. Policy says what the list is, on the very questions that calls
 // of the tools would be.
-func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (
-	gate.Result, error) {
+func (l *Lister) Execute(ctx context.Context, q terms.Question, _ terms.Decision) (
+	terms.Result, error) {
 	op, isList := q.Op.(abi.ListCommands)
 	r := l.Rules()
 	if !isList || r == nil {
-		return gate.Result{}, unlisted("there is no policy to ask")
+		return terms.Result{}, unlisted("there is no policy to ask")
 	}
 	who := q.Call.Principal.ID
 	if err := l.Turns.Acquire(ctx, who); err != nil {
-		return gate.Result{}, unlisted(err.Error())
+		return terms.Result{}, unlisted(err.Error())
 	}
 	defer l.Turns.Release(who)
 	ctx, cancel := context.WithTimeout(ctx, listDeadline)
@@ -51,16 +51,16 @@ func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 	names, more := nodeNames(q.Call.Nodes, op.Node)
 	roles, err := r.effectiveRoles(ctx, q.Call.Principal)
 	if err != nil {
-		return gate.Result{}, unlisted(err.Error())
+		return terms.Result{}, unlisted(err.Error())
 	}
 	asks := input.List{Word: op.Word, MoreNodes: more}
 	for _, t := range l.Tools() {
-		if !slices.Contains(t.Commands, gate.CallersText) ||
+		if !slices.Contains(t.Commands, terms.CallersText) ||
 			!slices.Contains(t.Imports, abi.SSHScript{}.Import()) {
 			continue
 		}
 		for _, name := range names {
-			asked := Supposed(q, t, gate.Targets{Nodes: []string{name}})
+			asked := Supposed(q, t, terms.Targets{Nodes: []string{name}})
 			if doc, ok := input.Of(&asked, roles).(*input.Call); ok {
 				asks.Questions = append(asks.Questions, *doc)
 			}
@@ -72,24 +72,24 @@ func (l *Lister) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 		err = value.Read("listing", v, &list)
 	}
 	if err != nil {
-		return gate.Result{}, unlisted(err.Error())
+		return terms.Result{}, unlisted(err.Error())
 	}
-	return gate.Result{Value: list}, nil
+	return terms.Result{Value: list}, nil
 }
 
 // Supposed returns the question of a call that nobody made, like another one but of this tool and
 // on these targets. It has no arguments but those that say what it acts on.
-func Supposed(like gate.Question, t *gate.Tool, on gate.Targets) gate.Question {
-	c := gate.Call{ID: like.Call.ID, Source: like.Call.Source, Principal: like.Call.Principal,
-		Tool: t, Nodes: like.Call.Nodes, Targets: on, Args: gate.Args{JSON: []byte("{}")},
-		Confirmation: gate.Confirmation{State: "none"}}
-	return gate.Question{Kind: gate.KindCall, Call: &c, ID: like.ID, Time: like.Time,
+func Supposed(like terms.Question, t *terms.Tool, on terms.Targets) terms.Question {
+	c := terms.Call{ID: like.Call.ID, Source: like.Call.Source, Principal: like.Call.Principal,
+		Tool: t, Nodes: like.Call.Nodes, Targets: on, Args: terms.Args{JSON: []byte("{}")},
+		Confirmation: terms.Confirmation{State: "none"}}
+	return terms.Question{Kind: terms.KindCall, Call: &c, ID: like.ID, Time: like.Time,
 		Mode: like.Mode, Facts: like.Facts}
 }
 
 // About reads what the rule of an entry says about a question: "able", the commands of the tool
 // of a call that it may come to, or "held", the roles that grant it, with what they list.
-func (r *Rules) About(ctx context.Context, entry string, q gate.Question, into any) error {
+func (r *Rules) About(ctx context.Context, entry string, q terms.Question, into any) error {
 	roles, err := r.effectiveRoles(ctx, q.Call.Principal)
 	if err != nil {
 		return err
@@ -102,12 +102,12 @@ func (r *Rules) About(ctx context.Context, entry string, q gate.Question, into a
 }
 
 func unlisted(why string) error {
-	return gate.Fail("unavailable", "the commands could not be listed: %s", why)
+	return terms.Fail("unavailable", "the commands could not be listed: %s", why)
 }
 
 // nodeNames returns the nodes of a list: the named one, or the first of the inventory, and how many
 // more there are.
-func nodeNames(nodes []gate.Node, only string) (names []string, more int) {
+func nodeNames(nodes []terms.Node, only string) (names []string, more int) {
 	for _, n := range nodes {
 		if only == "" || n.Name == only {
 			names = append(names, n.Name)

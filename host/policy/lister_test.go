@@ -11,37 +11,37 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/fair"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // shells are the tools that take command text for nodes, and one that takes it for guests.
-func shells() []*gate.Tool {
-	tool := func(name, imports string, commands ...string) *gate.Tool {
-		return &gate.Tool{Kind: "tool", Name: name, Imports: []string{imports}, Commands: commands,
+func shells() []*terms.Tool {
+	tool := func(name, imports string, commands ...string) *terms.Tool {
+		return &terms.Tool{Kind: "tool", Name: name, Imports: []string{imports}, Commands: commands,
 			TargetKinds: []string{"commands"},
-			Plugin:      gate.Plugin{Name: "cluster", Version: "1.0.0", Digest: "sha256:00"}}
+			Plugin:      terms.Plugin{Name: "cluster", Version: "1.0.0", Digest: "sha256:00"}}
 	}
-	return []*gate.Tool{tool("execute_ssh", "ssh_script", gate.CallersText),
-		tool("proxmox_host_exec_command", "ssh_script", gate.CallersText),
+	return []*terms.Tool{tool("execute_ssh", "ssh_script", terms.CallersText),
+		tool("proxmox_host_exec_command", "ssh_script", terms.CallersText),
 		tool("proxmox_container_exec_command", "ssh_exec", "pct exec")}
 }
 
 // listed asks for a list as the principal.
 func listed(t testing.TB, s *load.Site, who string, op abi.ListCommands,
-	change func(*gate.Question)) abi.CommandsResponse {
+	change func(*terms.Question)) abi.CommandsResponse {
 	t.Helper()
 	c := callOf("list_allowed_commands", nil, "list_commands")
 	c.Principal.ID = who
-	c.Nodes = append(c.Nodes, gate.Node{Name: "db", Cluster: "lab", Host: "127.0.0.3", Port: 22})
-	q := gate.Question{ID: "q", Kind: gate.KindOperation, Call: c, Op: op, Time: time.Unix(0, 0)}
+	c.Nodes = append(c.Nodes, terms.Node{Name: "db", Cluster: "lab", Host: "127.0.0.3", Port: 22})
+	q := terms.Question{ID: "q", Kind: terms.KindOperation, Call: c, Op: op, Time: time.Unix(0, 0)}
 	if change != nil {
 		change(&q)
 	}
 	r, err := (&policy.Lister{Rules: s.Rules, Tools: shells, Turns: fair.Processors()}).Execute(
-		t.Context(), q, gate.Decision{})
+		t.Context(), q, terms.Decision{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func program(c load.Command) string {
 }
 
 type listCase struct {
-	tool  *gate.Tool
+	tool  *terms.Tool
 	node  string
 	piped bool
 }
@@ -263,12 +263,12 @@ func everything(t *testing.T, s *load.Site, who string, all []load.Command) (
 }
 
 // answerTo returns the tier of a call that is allowed or waits, and "" for one that is refused.
-func answerTo(t *testing.T, s *load.Site, who string, tool *gate.Tool, node, text string) (
-	string, []gate.Reason) {
+func answerTo(t *testing.T, s *load.Site, who string, tool *terms.Tool, node, text string) (
+	string, []terms.Reason) {
 	t.Helper()
 	q, _ := sshCall(text)
 	q.Call.Tool, q.Call.Principal.ID, q.Call.Targets.Nodes = tool, who, []string{node}
-	q.Call.Nodes = append(q.Call.Nodes, gate.Node{Name: "db", Cluster: "lab", Host: "127.0.0.3"})
+	q.Call.Nodes = append(q.Call.Nodes, terms.Node{Name: "db", Cluster: "lab", Host: "127.0.0.3"})
 	d := decide(t, s, q)
 	if !d.Allow && !d.NeedsApproval {
 		return "", d.Denied
@@ -295,12 +295,12 @@ func TestAListIsDecidedInATurnOfItsCaller(t *testing.T) {
 	l := &policy.Lister{Tools: shells, Turns: turns, Rules: func() *policy.Rules {
 		return s.Rules()
 	}}
-	l.Tools = func() []*gate.Tool { during, _ = turns.Held(); return shells() }
+	l.Tools = func() []*terms.Tool { during, _ = turns.Held(); return shells() }
 	ask := func(ctx context.Context, who string) error {
 		c := callOf("list_allowed_commands", nil, "list_commands")
 		c.Principal.ID = who
-		_, err := l.Execute(ctx, gate.Question{ID: "q", Kind: gate.KindOperation, Call: c,
-			Op: abi.ListCommands{}, Time: time.Unix(0, 0)}, gate.Decision{})
+		_, err := l.Execute(ctx, terms.Question{ID: "q", Kind: terms.KindOperation, Call: c,
+			Op: abi.ListCommands{}, Time: time.Unix(0, 0)}, terms.Decision{})
 		return err
 	}
 	free := func(when string, want int) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // bounds are what a role of the test lists; nil for a key that it does not have.
@@ -151,7 +151,7 @@ func narrowed(t *testing.T, r *rand.Rand, n int) (*load.Site, []bounds) {
 }
 
 // someQuestion is a call, or an operation of one that was allowed.
-func someQuestion(r *rand.Rand) (gate.Question, named) {
+func someQuestion(r *rand.Rand) (terms.Question, named) {
 	guest := []string{"104", "105", "106"}[r.IntN(3)]
 	service := []string{"nginx", "nginx.service", "cron"}[r.IntN(3)]
 	unit := strings.TrimSuffix(service, ".service") + ".service"
@@ -198,7 +198,7 @@ func someQuestion(r *rand.Rand) (gate.Question, named) {
 	}
 	call, op := sshCall(strings.Join(text, " && "))
 	call.Call.Confirmation.State, op.Call.Confirmation.State = "argument", "argument"
-	op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Red}
+	op.Call.Decided = terms.Decision{Allow: true, Tier: terms.Red}
 	if r.IntN(2) == 0 {
 		op.Facts.Units = []string{}
 		return op, n

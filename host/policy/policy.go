@@ -13,11 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/memo"
 	"github.com/caponier-mcp/caponier/host/policy/redact"
 	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
@@ -38,7 +38,7 @@ type Engine struct {
 	current  atomic.Pointer[Rules]
 }
 
-var _ gate.Decider = (*Engine)(nil)
+var _ terms.Decider = (*Engine)(nil)
 
 // Use makes r decide everything from now on.
 func (e *Engine) Use(r *Rules) { e.current.Store(r) }
@@ -48,7 +48,7 @@ func (e *Engine) Rules() *Rules { return e.current.Load() }
 
 // Decide answers one question with one revision. An error is a refusal; the decision then holds the
 // input all the same, where there is one.
-func (e *Engine) Decide(ctx context.Context, q gate.Question) (d gate.Decision, err error) {
+func (e *Engine) Decide(ctx context.Context, q terms.Question) (d terms.Decision, err error) {
 	r := e.current.Load()
 	if r == nil {
 		return d, errors.New("no policy is loaded")
@@ -87,9 +87,9 @@ func (a *asking) Cancelled() bool {
 }
 
 // entries are the packages that decide, by the kind of question.
-var entries = map[gate.Kind]string{
-	gate.KindCall: "call", gate.KindOperation: "operation", gate.KindVisible: "visible",
-	gate.KindPlan: "plan",
+var entries = map[terms.Kind]string{
+	terms.KindCall: "call", terms.KindOperation: "operation", terms.KindVisible: "visible",
+	terms.KindPlan: "plan",
 }
 
 // Source is what [Compile] makes rules of. Compiler has compiled every module. Store holds the data
@@ -108,9 +108,9 @@ type Rules struct {
 	queries map[string]ast.Body // by entry
 	txn     storage.Transaction // reads the store, and is never ended: the store does not change
 	values  cache.InterQueryValueCache
-	roles   memo.Of[[]string]      // by credential; see effectiveRoles
-	visible memo.Of[gate.Decision] // by all that a decision on a list depends on
-	allowed memo.ByInput[gate.Decision]
+	roles   memo.Of[[]string]       // by credential; see effectiveRoles
+	visible memo.Of[terms.Decision] // by all that a decision on a list depends on
+	allowed memo.ByInput[terms.Decision]
 	rate    *memo.Members // that [rateRule] reads
 }
 
@@ -171,10 +171,10 @@ func (r *Rules) timeless(ctx context.Context) []ast.Ref {
 }
 
 // Decide answers one question. It sets no deadline of its own.
-func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, err error) {
+func (r *Rules) Decide(ctx context.Context, q terms.Question) (d terms.Decision, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			d = gate.Decision{Input: d.Input, Masked: d.Masked}
+			d = terms.Decision{Input: d.Input, Masked: d.Masked}
 			err = fmt.Errorf("deciding panicked: %v", p)
 		}
 	}()
@@ -182,7 +182,7 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 	if entry == "" || q.Call == nil || q.Call.Tool == nil {
 		return d, errors.New("the question has no kind, call or tool")
 	}
-	if q.Kind == gate.KindVisible {
+	if q.Kind == terms.KindVisible {
 		return r.decideVisible(ctx, q)
 	}
 	return r.decide(ctx, entry, q)
@@ -190,7 +190,7 @@ func (r *Rules) Decide(ctx context.Context, q gate.Question) (d gate.Decision, e
 
 // decideVisible remembers its answers: lists ask the same for each tool and node again and again.
 // A rule about time would not be seen here, and core has none for lists.
-func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decision, error) {
+func (r *Rules) decideVisible(ctx context.Context, q terms.Question) (terms.Decision, error) {
 	c := q.Call
 	// in Go syntax, in which no two values are alike
 	key := fmt.Sprintf("%#v %#v %q %q %q %#v %#v %#v %#v", c.Principal, c.Source, c.Tool.Kind,
@@ -206,8 +206,8 @@ func (r *Rules) decideVisible(ctx context.Context, q gate.Question) (gate.Decisi
 	return d, err
 }
 
-func (r *Rules) decide(ctx context.Context, entry string, q gate.Question) (
-	d gate.Decision, err error) {
+func (r *Rules) decide(ctx context.Context, entry string, q terms.Question) (
+	d terms.Decision, err error) {
 	roles, rolesErr := r.effectiveRoles(ctx, q.Call.Principal)
 	in, hide := input.Of(&q, roles), redact.New(q.Call, r.Redact)
 	d.Revision = r.Revision
@@ -235,7 +235,7 @@ func (r *Rules) decide(ctx context.Context, entry string, q gate.Question) (
 // set to those of this revision, whatever the document says.
 func (r *Rules) Input(ctx context.Context, doc any) (ast.Value, error) {
 	who := input.Who(doc)
-	roles, err := r.effectiveRoles(ctx, gate.Principal{ID: who.ID, Auth: who.Auth,
+	roles, err := r.effectiveRoles(ctx, terms.Principal{ID: who.ID, Auth: who.Auth,
 		Roles: who.CredentialRoles, Narrowed: who.Narrowed})
 	if err != nil {
 		return nil, err
@@ -246,10 +246,10 @@ func (r *Rules) Input(ctx context.Context, doc any) (ast.Value, error) {
 
 // Answer decides a value that [Rules.Input] returned, or one that was decided with this revision
 // before. The decision holds no input.
-func (r *Rules) Answer(ctx context.Context, in ast.Value) (gate.Decision, error) {
+func (r *Rules) Answer(ctx context.Context, in ast.Value) (terms.Decision, error) {
 	entry := input.Entry(in)
 	if entry == "" {
-		return gate.Decision{}, errors.New("the input names no schema that this version knows")
+		return terms.Decision{}, errors.New("the input names no schema that this version knows")
 	}
 	d, err := r.once(ctx, entry, in)
 	d.Revision = r.Revision
@@ -264,7 +264,7 @@ func (r *Rules) Value(ctx context.Context, entry string, in ast.Value) (ast.Valu
 // effectiveRoles returns, sorted, the roles that the site and the credential give a principal
 // together. Rego says which; it says the same as long as the revision holds, so the answer is
 // remembered.
-func (r *Rules) effectiveRoles(ctx context.Context, p gate.Principal) (roles []string, err error) {
+func (r *Rules) effectiveRoles(ctx context.Context, p terms.Principal) (roles []string, err error) {
 	key := fmt.Sprintf("%q %q %t %q", p.ID, p.Auth, p.Narrowed, p.Roles)
 	if roles, known := r.roles.Get(key); known {
 		return roles, nil
@@ -288,7 +288,7 @@ const rateRule = "data.caponier.core.check.rate.ok"
 // once answers as [Rules.answer], and asks about the same thing once, where that is allowed. What
 // refuses, and what a rule decides by the time, by counts or by anything else that differs, is
 // asked anew. A decision shares its lists with others. The input is a document or its Rego value.
-func (r *Rules) once(ctx context.Context, entry string, in any) (gate.Decision, error) {
+func (r *Rules) once(ctx context.Context, entry string, in any) (terms.Decision, error) {
 	key := r.allowed.Key(entry, in)
 	if d, known := r.allowed.Get(key); known && (entry != "call" || r.rateHolds(ctx, in)) {
 		return d, nil
@@ -307,14 +307,14 @@ func (r *Rules) rateHolds(ctx context.Context, in any) bool {
 }
 
 // answer evaluates one entry. Anything but one whole, consistent decision is an error.
-func (r *Rules) answer(ctx context.Context, entry string, in ast.Value) (gate.Decision, error) {
+func (r *Rules) answer(ctx context.Context, entry string, in ast.Value) (terms.Decision, error) {
 	v, err := r.eval(ctx, entry, in)
 	if err != nil {
-		return gate.Decision{}, err
+		return terms.Decision{}, err
 	}
 	d, err := decision(v)
 	if err != nil {
-		return gate.Decision{}, fmt.Errorf("the decision is malformed: %w", err)
+		return terms.Decision{}, fmt.Errorf("the decision is malformed: %w", err)
 	}
 	return d, nil
 }

@@ -11,24 +11,24 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 // deniedQuestions are refused by the lab's site, each for another check.
-func deniedQuestions(t testing.TB) map[string]gate.Question {
-	call := func(change func(*gate.Question)) gate.Question {
+func deniedQuestions(t testing.TB) map[string]terms.Question {
+	call := func(change func(*terms.Question)) terms.Question {
 		q := statusCall()
 		change(&q)
 		return q
 	}
-	op := func(kinds []string, op abi.Op, change func(*gate.Question)) gate.Question {
+	op := func(kinds []string, op abi.Op, change func(*terms.Question)) terms.Question {
 		q := statusCall()
-		q.Kind, q.Op, q.Facts = gate.KindOperation, op, gate.Facts{}
+		q.Kind, q.Op, q.Facts = terms.KindOperation, op, terms.Facts{}
 		q.Call.Tool.Imports, q.Call.Tool.TargetKinds = abi.Operations(), kinds
 		q.Call.Targets.GuestPaths, q.Call.Targets.LocalPaths, q.Call.Targets.Hosts = []string{
 			"/root/x",
@@ -37,8 +37,8 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		}, []string{
 			"api.example.com",
 		}
-		q.Call.Stages = []gate.StageDir{{Node: "pve1", Dir: "/run/caponier/s1"}}
-		q.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
+		q.Call.Stages = []terms.StageDir{{Node: "pve1", Dir: "/run/caponier/s1"}}
+		q.Call.Decided = terms.Decision{Allow: true, Tier: terms.Yellow}
 		if op.NodeName() != "" {
 			q.Node = &q.Call.Nodes[0]
 		}
@@ -53,49 +53,51 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 	}
 	on := abi.OnNode{Node: "pve1"}
 	exec := func(argv ...string) abi.Op { return abi.SSHExec{OnNode: on, Argv: argv} }
-	file := func(f gate.FileFacts) func(*gate.Question) {
-		return func(q *gate.Question) { q.Facts.File = &f }
+	file := func(f terms.FileFacts) func(*terms.Question) {
+		return func(q *terms.Question) { q.Facts.File = &f }
 	}
-	return map[string]gate.Question{
-		"protected": call(func(q *gate.Question) { q.Call.Targets.VMIDs = []string{"103"} }),
-		"black":     call(func(q *gate.Question) { q.Call.Tool.Name = "reboot_node" }),
+	return map[string]terms.Question{
+		"protected": call(func(q *terms.Question) { q.Call.Targets.VMIDs = []string{"103"} }),
+		"black":     call(func(q *terms.Question) { q.Call.Tool.Name = "reboot_node" }),
 		"confirmation": call(
-			func(q *gate.Question) {
+			func(q *terms.Question) {
 				q.Call.Tool.Name, q.Call.Targets.VMIDs = "delete_guest",
 					[]string{"102"}
 			},
 		),
-		"frozen": call(func(q *gate.Question) { q.Mode.Freezes = []gate.Freeze{{Kind: "all"}} }),
+		"frozen": call(func(q *terms.Question) { q.Mode.Freezes = []terms.Freeze{{Kind: "all"}} }),
 		"read-only": call(
-			func(q *gate.Question) { q.Mode.ReadOnly, q.Call.Tool.Name = true, "create_snapshot" },
+			func(q *terms.Question) { q.Mode.ReadOnly, q.Call.Tool.Name = true, "create_snapshot" },
 		),
-		"principal": call(func(q *gate.Question) { q.Call.Principal.ID = "eve" }),
-		"auth":      call(func(q *gate.Question) { q.Call.Principal.Auth = "oidc" }),
+		"principal": call(func(q *terms.Question) { q.Call.Principal.ID = "eve" }),
+		"auth":      call(func(q *terms.Question) { q.Call.Principal.Auth = "oidc" }),
 		"roles": call(
-			func(q *gate.Question) { q.Call.Principal.Roles = []string{"nobody"} },
+			func(q *terms.Question) { q.Call.Principal.Roles = []string{"nobody"} },
 		),
-		"tool": call(func(q *gate.Question) { q.Call.Tool.Name = "new_tool" }),
+		"tool": call(func(q *terms.Question) { q.Call.Tool.Name = "new_tool" }),
 		"imports": call(
-			func(q *gate.Question) { q.Call.Tool.Imports = []string{"http_request"} },
+			func(q *terms.Question) { q.Call.Tool.Imports = []string{"http_request"} },
 		),
-		"empty target": call(func(q *gate.Question) { q.Call.Targets.VMIDs = nil }),
-		"rate":         call(func(q *gate.Question) { q.Facts.Counts.Calls60s = 1000 }),
-		"target rate":  call(func(q *gate.Question) { q.Facts.Counts.TargetCalls60s = 1000 }),
-		"budget":       call(func(q *gate.Question) { q.Facts.Counts.USDMicrosToday = 1000 }),
-		"arguments":    call(func(q *gate.Question) { q.Call.Args.JSON = make([]byte, 2<<20) }),
-		"path":         call(func(q *gate.Question) { q.Call.Targets.Paths = []string{"/root/x"} }),
+		"empty target": call(func(q *terms.Question) { q.Call.Targets.VMIDs = nil }),
+		"rate":         call(func(q *terms.Question) { q.Facts.Counts.Calls60s = 1000 }),
+		"target rate":  call(func(q *terms.Question) { q.Facts.Counts.TargetCalls60s = 1000 }),
+		"budget":       call(func(q *terms.Question) { q.Facts.Counts.USDMicrosToday = 1000 }),
+		"arguments":    call(func(q *terms.Question) { q.Call.Args.JSON = make([]byte, 2<<20) }),
+		"path": call(
+			func(q *terms.Question) { q.Call.Targets.Paths = []string{"/root/x"} },
+		),
 		"host": call(
-			func(q *gate.Question) { q.Call.Targets.Hosts = []string{"evil.com"} },
+			func(q *terms.Question) { q.Call.Targets.Hosts = []string{"evil.com"} },
 		),
-		"command":    func() gate.Question { c, _ := sshCall("rm -rf /"); return c }(),
-		"not parsed": func() gate.Question { c, _ := sshCall("echo $(id)"); return c }(),
+		"command":    func() terms.Question { c, _ := sshCall("rm -rf /"); return c }(),
+		"not parsed": func() terms.Question { c, _ := sshCall("echo $(id)"); return c }(),
 		"declared":   op([]string{"vmids"}, exec("pct", "reboot", "101"), nil),
-		"other text": func() gate.Question {
+		"other text": func() terms.Question {
 			_, q := sshCall("uptime")
 			c, _ := sshCall("df -h")
-			q.Call.Commands, q.Call.Decided = c.Call.Commands, gate.Decision{
+			q.Call.Commands, q.Call.Decided = c.Call.Commands, terms.Decision{
 				Allow: true,
-				Tier:  gate.Yellow,
+				Tier:  terms.Yellow,
 			}
 			return q
 		}(),
@@ -105,12 +107,12 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		"op tier": op(
 			[]string{"vmids"},
 			exec("pct", "stop", "101"),
-			func(q *gate.Question) { q.Call.Decided.Tier = gate.Green },
+			func(q *terms.Question) { q.Call.Decided.Tier = terms.Green },
 		),
 		"op import": op(
 			[]string{"vmids"},
 			exec("pct", "status", "101"),
-			func(q *gate.Question) { q.Call.Tool.Imports = []string{"stage"} },
+			func(q *terms.Question) { q.Call.Tool.Imports = []string{"stage"} },
 		),
 		"op stdin": op(
 			[]string{"vmids"},
@@ -144,31 +146,31 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		"op cluster": op(
 			[]string{"vmids"},
 			exec("pct", "stop", "101"),
-			func(q *gate.Question) {
-				q.Node = &gate.Node{Name: "far", Cluster: "other",
+			func(q *terms.Question) {
+				q.Node = &terms.Node{Name: "far", Cluster: "other",
 					Host: "10.0.0.9"}
 			},
 		),
 		"file place": op(
 			[]string{"vmids"},
 			abi.SFTPPut{OnNode: on, Local: "in/x", Path: "/etc/cron.d/x"},
-			file(gate.FileFacts{RealPath: "/etc/cron.d/x", LocalBytes: 5}),
+			file(terms.FileFacts{RealPath: "/etc/cron.d/x", LocalBytes: 5}),
 		),
 		"file local": op(
 			[]string{"vmids"},
 			abi.SFTPPut{OnNode: on, Local: "in/y", Path: "/run/caponier/s1/f"},
-			file(gate.FileFacts{RealPath: "/run/caponier/s1/f", LocalBytes: 5}),
+			file(terms.FileFacts{RealPath: "/run/caponier/s1/f", LocalBytes: 5}),
 		),
 		"file real": op(
 			[]string{"vmids"},
 			abi.SFTPRead{OnNode: on, Path: "/var/log/x"},
-			file(gate.FileFacts{RealPath: "/etc/shadow", Exists: true, Type: "file", Bytes: 5}),
+			file(terms.FileFacts{RealPath: "/etc/shadow", Exists: true, Type: "file", Bytes: 5}),
 		),
 		"file size": op(
 			[]string{"vmids"},
 			abi.SFTPGet{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
 			file(
-				gate.FileFacts{
+				terms.FileFacts{
 					RealPath: "/run/caponier/s1/f",
 					Exists:   true,
 					Type:     "file",
@@ -180,7 +182,7 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 			[]string{"vmids"},
 			abi.SFTPPut{OnNode: on, Local: "in/x", Path: "/run/caponier/s1/f"},
 			file(
-				gate.FileFacts{
+				terms.FileFacts{
 					RealPath:   "/run/caponier/s1/f",
 					Exists:     true,
 					Type:       "file",
@@ -191,14 +193,14 @@ func deniedQuestions(t testing.TB) map[string]gate.Question {
 		"file kind": op(
 			[]string{"vmids"},
 			abi.SFTPRead{OnNode: on, Path: "/var/log/x"},
-			file(gate.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "fifo"}),
+			file(terms.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "fifo"}),
 		),
 		"no facts": op([]string{"vmids"}, abi.SFTPRead{OnNode: on, Path: "/var/log/x"}, nil),
 		"egress": op(
 			[]string{"hosts"},
 			abi.HTTPRequest{Method: "GET", URL: "https://api.example.com/"},
-			func(q *gate.Question) {
-				q.Facts.Addrs = []gate.Addr{{IP: "1.2.3.4",
+			func(q *terms.Question) {
+				q.Facts.Addrs = []terms.Addr{{IP: "1.2.3.4",
 					Class: "global"}}
 			},
 		),
@@ -363,42 +365,42 @@ func TestNonCanonicalTargetsAreRefused(t *testing.T) {
 // TestMoreIsNeverMoreAllowed adds targets, words, addresses and features to what is refused.
 func TestMoreIsNeverMoreAllowed(t *testing.T) {
 	e := site(t, lab)
-	more := map[string]func(*gate.Question){
-		"vmid": func(q *gate.Question) {
+	more := map[string]func(*terms.Question){
+		"vmid": func(q *terms.Question) {
 			q.Call.Targets.VMIDs = append(slices.Clone(q.Call.Targets.VMIDs), "105")
 		},
-		"node": func(q *gate.Question) {
+		"node": func(q *terms.Question) {
 			q.Call.Targets.Nodes = append(slices.Clone(q.Call.Targets.Nodes), "pve2")
 		},
-		"service": func(q *gate.Question) {
+		"service": func(q *terms.Question) {
 			q.Call.Targets.Services = append(slices.Clone(q.Call.Targets.Services), "nginx.service")
 		},
-		"path": func(q *gate.Question) {
+		"path": func(q *terms.Question) {
 			q.Call.Targets.Paths = append(slices.Clone(q.Call.Targets.Paths), "/var/log/x")
 		},
-		"command": func(q *gate.Question) {
-			for _, c := range []*gate.Command{q.Cmd} {
+		"command": func(q *terms.Question) {
+			for _, c := range []*terms.Command{q.Cmd} {
 				if c != nil {
 					x := *c
 					x.Calls = append(
 						slices.Clone(x.Calls),
-						gate.Simple{Argv: []string{"uptime"}, Static: true},
+						terms.Simple{Argv: []string{"uptime"}, Static: true},
 					)
 					q.Cmd = &x
 				}
 			}
 		},
-		"feature": func(q *gate.Question) {
+		"feature": func(q *terms.Question) {
 			if q.Cmd != nil {
 				x := *q.Cmd
 				x.Features = append(slices.Clone(x.Features), "pipe")
 				q.Cmd = &x
 			}
 		},
-		"address": func(q *gate.Question) {
+		"address": func(q *terms.Question) {
 			q.Facts.Addrs = append(
 				slices.Clone(q.Facts.Addrs),
-				gate.Addr{IP: "93.184.216.34", Class: "global"},
+				terms.Addr{IP: "93.184.216.34", Class: "global"},
 			)
 		},
 	}
@@ -410,7 +412,7 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 			// a call's targets count only where the declared kinds are filled already; an
 			// operation's parent is fixed
 			filled := true
-			if q.Kind == gate.KindCall {
+			if q.Kind == terms.KindCall {
 				filled = name != "empty target"
 			} else if what == "vmid" || what == "node" || what == "service" || what == "path" {
 				continue
@@ -424,7 +426,7 @@ func TestMoreIsNeverMoreAllowed(t *testing.T) {
 	for _, line := range lines(t, "testdata/hostile.txt") {
 		_, rest, _ := strings.Cut(line, ": ")
 		_, op := sshCall(rest[splitReason(rest)+2:])
-		op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Red}
+		op.Call.Decided = terms.Decision{Allow: true, Tier: terms.Red}
 		for _, what := range []string{"command", "feature"} {
 			x := op
 			more[what](&x)

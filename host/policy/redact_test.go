@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/redact"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -38,7 +38,7 @@ func TestRedactedValuesAreMaskedEverywhere(t *testing.T) {
 			call.Call.Args.Value, op.Call.Args.Value = args, args
 			call.Call.Args.Scalars = map[string]any{"note": "see " + x.secret}
 			op.Call.Args.Scalars = call.Call.Args.Scalars
-			for _, q := range []gate.Question{call, op} {
+			for _, q := range []terms.Question{call, op} {
 				d := decide(t, e, q)
 				said, err := json.Marshal(d.Denied)
 				if err != nil || d.Allow || len(d.Denied) == 0 || !json.Valid(d.Input) {
@@ -69,7 +69,7 @@ func TestRedactedCommandTextIsMaskedInTheOperationThatRunsIt(t *testing.T) {
 	op.Call.Commands = call.Call.Commands
 	cmd := shell.Lowerer{}.Script("uptime 'hunter2 y'")
 	op.Cmd = &cmd
-	for _, q := range []gate.Question{call, op} {
+	for _, q := range []terms.Question{call, op} {
 		d := decide(t, e, q)
 		if said, _ := json.Marshal(d.Denied); strings.Contains(
 			string(d.Input)+string(said),
@@ -112,17 +112,17 @@ func TestApproversSeeNoRedactedValue(t *testing.T) {
 		c.Args.Scalars = map[string]any{"vmid": int64(102), "note": "it is " + secret}
 		cmd := shell.Lowerer{}.Script("qm list '" + secret + "'")
 		cmd.Arg, cmd.Text = "command", "qm list '"+secret+"'"
-		c.Commands = []gate.Command{cmd}
+		c.Commands = []terms.Command{cmd}
 		c.Targets.Paths = []string{"/srv/" + secret}
 		d := decide(
 			t,
 			e,
-			gate.Question{
+			terms.Question{
 				ID:   "q",
-				Kind: gate.KindCall,
+				Kind: terms.KindCall,
 				Call: c,
-				Facts: gate.Facts{
-					Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1},
+				Facts: terms.Facts{
+					Counts: terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1},
 				},
 			},
 		)
@@ -136,12 +136,12 @@ func TestApproversSeeNoRedactedValue(t *testing.T) {
 			d = decide(
 				t,
 				e,
-				gate.Question{
+				terms.Question{
 					ID:   "q",
-					Kind: gate.KindCall,
+					Kind: terms.KindCall,
 					Call: c,
-					Facts: gate.Facts{
-						Counts: gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1},
+					Facts: terms.Facts{
+						Counts: terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1},
 					},
 				},
 			)
@@ -166,7 +166,7 @@ func TestApproversSeeNoRedactedValue(t *testing.T) {
 
 func TestRequestIsDecidedWithItsQueryAndJournaledWithoutItsSecrets(t *testing.T) {
 	q := statusCall()
-	q.Kind, q.Facts = gate.KindOperation, gate.Facts{}
+	q.Kind, q.Facts = terms.KindOperation, terms.Facts{}
 	for _, x := range []struct{ query, kept string }{
 		{"action=list&page=2", "action=list&page=2"},
 		{"action=list&token=hunter2", masked},
@@ -200,7 +200,7 @@ func TestDigestOfARedactedValueIsNotKept(t *testing.T) {
 	q := statusCall()
 	q.Call.Args.Scalars = map[string]any{"user": "bob", "Password": "4711"}
 	q.Call.Args.Digest = "sha256:guessable"
-	for _, kind := range []gate.Kind{gate.KindCall, gate.KindOperation} {
+	for _, kind := range []terms.Kind{terms.KindCall, terms.KindOperation} {
 		q.Kind = kind
 		doc, something := journaled(&q, []string{"password"})
 		if strings.Contains(string(doc), "guessable") || strings.Contains(string(doc), "4711") ||
@@ -208,7 +208,7 @@ func TestDigestOfARedactedValueIsNotKept(t *testing.T) {
 			t.Errorf("%s", doc)
 		}
 	}
-	q.Kind, q.Op, q.Call.Args.Scalars = gate.KindOperation, abi.HTTPRequest{
+	q.Kind, q.Op, q.Call.Args.Scalars = terms.KindOperation, abi.HTTPRequest{
 		Method: "POST",
 		URL:    "https://a.example/",
 		Data:   abi.Data{Text: "pin=4711"},
@@ -230,7 +230,7 @@ const masked = "[redacted]"
 func digest(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 
 // journaled returns what the journal holds of a question if a site redacts these arguments.
-func journaled(q *gate.Question, args []string) ([]byte, bool) {
+func journaled(q *terms.Question, args []string) ([]byte, bool) {
 	in := input.Of(q, nil)
 	return redact.New(q.Call, args).Journaled(in)
 }

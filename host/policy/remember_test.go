@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 // allowedQuestions are allowed by the lab's site.
-func allowedQuestions(t testing.TB) map[string]gate.Question {
-	all := map[string]gate.Question{}
+func allowedQuestions(t testing.TB) map[string]terms.Question {
+	all := map[string]terms.Question{}
 	for name, q := range timed() {
 		if name != "http_request" {
 			all[name] = q
@@ -27,7 +27,7 @@ func allowedQuestions(t testing.TB) map[string]gate.Question {
 	all["text"], all["text's operation"] = sshCall("uptime")
 	text := all["text's operation"]
 	running := *text.Call
-	running.Decided.Tier = gate.Yellow
+	running.Decided.Tier = terms.Yellow
 	text.Call = &running
 	all["text's operation"] = text
 	read := all["ssh_exec"]
@@ -37,21 +37,21 @@ func allowedQuestions(t testing.TB) map[string]gate.Question {
 	read.Call, read.Cmd = &call, nil
 	call.Targets.Paths = []string{"/var/log/x"}
 	read.Op = abi.SFTPRead{OnNode: abi.OnNode{Node: "pve1"}, Path: "/var/log/x"}
-	read.Facts = gate.Facts{File: &gate.FileFacts{RealPath: "/var/log/x", Exists: true,
+	read.Facts = terms.Facts{File: &terms.FileFacts{RealPath: "/var/log/x", Exists: true,
 		Type: "file", Bytes: 5}}
 	all["file"] = read
 	planned := all["ssh_exec"]
-	planned.Steps = []gate.Step{{Question: planned, Decision: gate.Decision{Allow: true,
-		Tier: gate.Green}}}
+	planned.Steps = []terms.Step{{Question: planned, Decision: terms.Decision{Allow: true,
+		Tier: terms.Green}}}
 	whole := *planned.Call
 	whole.Plan = wholePlan{}
-	planned.Kind, planned.Call, planned.Op, planned.Cmd = gate.KindPlan, &whole, nil, nil
+	planned.Kind, planned.Call, planned.Op, planned.Cmd = terms.KindPlan, &whole, nil, nil
 	all["plan"] = planned
 	return all
 }
 
 // wholePlan is a plan that does not end early.
-type wholePlan struct{ gate.Plan }
+type wholePlan struct{ terms.Plan }
 
 func (wholePlan) Digest() string           { return "sha256:01" }
 func (wholePlan) Complete() (bool, string) { return true, "" }

@@ -11,15 +11,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // recordOf is the journal's record of a question, as the gate would write it.
-func recordOf(t testing.TB, e *load.Site, id string, q gate.Question) gate.Record {
+func recordOf(t testing.TB, e *load.Site, id string, q terms.Question) terms.Record {
 	d := decide(t, e, q)
-	rec := gate.Record{
+	rec := terms.Record{
 		Type:      "intent",
 		ID:        id,
 		Kind:      "call",
@@ -35,7 +35,7 @@ func recordOf(t testing.TB, e *load.Site, id string, q gate.Question) gate.Recor
 	if !d.Allow {
 		rec.Type = "refused"
 	}
-	if q.Kind == gate.KindOperation {
+	if q.Kind == terms.KindOperation {
 		rec.Kind, rec.Op = "operation", q.Op.Import()
 	}
 	return rec
@@ -124,7 +124,7 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 	rec.Revision = strings.Repeat("0", 64)
 	refusal := recordOf(t, e, "D4", deniedQuestions(t)["protected"])
 	for name, x := range map[string]struct {
-		record gate.Record
+		record terms.Record
 		bundle []byte
 		note   string
 		says   string
@@ -132,16 +132,16 @@ func TestExplainSaysWhichChecksAndWhatWouldSatisfyThem(t *testing.T) {
 		"another revision": {rec, bundle, "the kept policy is revision", ""},
 		"a broken bundle":  {refusal, []byte("{"), "building policy revision", "management VM"},
 		"no bundle":        {refusal, nil, "is not kept beside the journal", "management VM"},
-		"the host's own": {gate.Record{Type: "refused", ID: "D3",
+		"the host's own": {terms.Record{Type: "refused", ID: "D3",
 			Failed: []string{"journal.unavailable"},
-			Denied: []gate.Reason{{ID: "journal.unavailable", Msg: "disk full"}}}, bundle, "",
+			Denied: []terms.Reason{{ID: "journal.unavailable", Msg: "disk full"}}}, bundle, "",
 			"disk full"},
-		"an error of the policy": {gate.Record{Type: "refused", ID: "D5",
+		"an error of the policy": {terms.Record{Type: "refused", ID: "D5",
 			Failed: []string{"policy.error"},
-			Denied: []gate.Reason{{ID: "policy.error", Msg: "site/x.rego:8"}}}, nil, "",
+			Denied: []terms.Reason{{ID: "policy.error", Msg: "site/x.rego:8"}}}, nil, "",
 			"site/x.rego:8"},
-		"arguments": {gate.Record{Type: "refused", ID: "D6", Failed: []string{"arguments"},
-			Denied: []gate.Reason{{ID: "arguments", Msg: "unknown field"}}}, nil, "",
+		"arguments": {terms.Record{Type: "refused", ID: "D6", Failed: []string{"arguments"},
+			Denied: []terms.Reason{{ID: "arguments", Msg: "unknown field"}}}, nil, "",
 			"unknown field"},
 	} {
 		x2, err := replay.Explain(context.Background(), x.record, x.bundle)
@@ -160,7 +160,7 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 	e := site(t, lab)
 	denied := deniedQuestions(t)
 	ok := statusCall()
-	records := []gate.Record{
+	records := []terms.Record{
 		recordOf(t, e, "A", ok),
 		recordOf(t, e, "B", denied["protected"]),
 		recordOf(t, e, "C", denied["op command"]),
@@ -186,9 +186,9 @@ func TestReplayFindsWhatACandidateChanges(t *testing.T) {
 		t,
 		e,
 		"F",
-		func() gate.Question { q, _ := sshCall("echo '[redacted]'"); return q }(),
+		func() terms.Question { q, _ := sshCall("echo '[redacted]'"); return q }(),
 	)
-	two := slices.Values([]gate.Record{older, forged})
+	two := slices.Values([]terms.Record{older, forged})
 	if d, err := replay.Replay(context.Background(), two, lab); err != nil ||
 		d.Older != 1 ||
 		d.Decided != 1 ||
@@ -231,7 +231,7 @@ func TestWhatACandidateNeedsFactsForIsAChange(t *testing.T) {
 	edit(t, dir, "data.yaml", "protected:\n", "protected:\n  tags: {prod: {reason: customers}}\n")
 	edit(t, dir, "data.yaml", `    "103": {reason: management VM of the lab}`,
 		`    "99999": {reason: another one}`)
-	records := slices.Values([]gate.Record{recordOf(t, e, "A", statusCall()),
+	records := slices.Values([]terms.Record{recordOf(t, e, "A", statusCall()),
 		recordOf(t, e, "B", deniedQuestions(t)["protected"]),
 		recordOf(t, e, "C", deniedQuestions(t)["op command"])})
 	diff, err := replay.Replay(context.Background(), records, dir)
@@ -287,7 +287,7 @@ func TestEvalAnswersAHypotheticalQuestion(t *testing.T) {
 	q := statusCall()
 	in := string(jsonOf(&q))
 	d, err := replay.Eval(context.Background(), lab, []byte(in))
-	if err != nil || !d.Allow || d.Tier != gate.Green {
+	if err != nil || !d.Allow || d.Tier != terms.Green {
 		t.Fatalf("%+v %v", d, err)
 	}
 	for name, x := range map[string][2]string{
@@ -313,8 +313,8 @@ func TestEvalAnswersAHypotheticalQuestion(t *testing.T) {
 func BenchmarkReplay(b *testing.B) {
 	e := site(b, lab)
 	_, op := sshCall("uptime; df -h")
-	op.Call.Decided = gate.Decision{Allow: true, Tier: gate.Yellow}
-	records := []gate.Record{
+	op.Call.Decided = terms.Decision{Allow: true, Tier: terms.Yellow}
+	records := []terms.Record{
 		recordOf(b, e, "A", statusCall()),
 		recordOf(b, e, "B", deniedQuestions(b)["protected"]),
 		recordOf(b, e, "C", deniedQuestions(b)["op tier"]),
@@ -322,7 +322,7 @@ func BenchmarkReplay(b *testing.B) {
 	}
 	const n = 2000
 	for b.Loop() {
-		d, err := replay.Replay(context.Background(), func(yield func(gate.Record) bool) {
+		d, err := replay.Replay(context.Background(), func(yield func(terms.Record) bool) {
 			for i := range n {
 				if !yield(records[i%len(records)]) {
 					return

@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const lab = "../../examples/lab/site"
@@ -68,32 +68,32 @@ func edit(t testing.TB, dir, name, old, new string) {
 	write(t, dir, name, strings.Replace(string(data), old, new, 1))
 }
 
-func callOf(tool string, kinds []string, imports ...string) *gate.Call {
-	return &gate.Call{
+func callOf(tool string, kinds []string, imports ...string) *terms.Call {
+	return &terms.Call{
 		ID: "C1", Source: "stdio", Clusters: []string{"lab"},
-		Principal: gate.Principal{ID: "demo", Auth: "config"},
-		Tool: &gate.Tool{Kind: "tool", Name: tool, Imports: imports, TargetKinds: kinds,
-			Plugin:   gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"},
+		Principal: terms.Principal{ID: "demo", Auth: "config"},
+		Tool: &terms.Tool{Kind: "tool", Name: tool, Imports: imports, TargetKinds: kinds,
+			Plugin:   terms.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"},
 			Commands: []string{"pct status", "pct stop", "pct exec", "pct push", "uptime"}},
-		Args: gate.Args{JSON: json.RawMessage(`{"vmid":101}`), Digest: "sha256:11",
+		Args: terms.Args{JSON: json.RawMessage(`{"vmid":101}`), Digest: "sha256:11",
 			Scalars: map[string]any{"vmid": int64(101)}},
-		Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}},
-		Nodes: []gate.Node{
+		Targets: terms.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}},
+		Nodes: []terms.Node{
 			{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root",
 				Default: true},
 			{Name: "pve2", Cluster: "lab", Host: "127.0.0.2", Port: 22, User: "root"},
 		},
-		Confirmation: gate.Confirmation{State: "none"},
+		Confirmation: terms.Confirmation{State: "none"},
 	}
 }
 
-func statusCall() gate.Question {
-	return gate.Question{ID: "q", Kind: gate.KindCall, Time: time.Unix(0, 0),
+func statusCall() terms.Question {
+	return terms.Question{ID: "q", Kind: terms.KindCall, Time: time.Unix(0, 0),
 		Call:  callOf("proxmox_container_status", []string{"vmids"}, "ssh_exec"),
-		Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}}}
+		Facts: terms.Facts{Counts: terms.Counts{Calls60s: 1, TargetCalls60s: 1}}}
 }
 
-func decide(t testing.TB, s *load.Site, q gate.Question) gate.Decision {
+func decide(t testing.TB, s *load.Site, q terms.Question) terms.Decision {
 	t.Helper()
 	d, err := s.Decide(context.Background(), q)
 	if err != nil {
@@ -123,4 +123,4 @@ func bundleOf(t testing.TB, dir string) []byte {
 }
 
 // jsonOf returns the input of a question as a person would write it.
-func jsonOf(q *gate.Question) []byte { return value.JSON(input.Of(q, nil), nil, nil) }
+func jsonOf(q *terms.Question) []byte { return value.JSON(input.Of(q, nil), nil, nil) }

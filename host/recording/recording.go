@@ -11,9 +11,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/native"
 	"github.com/caponier-mcp/caponier/host/offline"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -28,8 +28,8 @@ type Recorder struct {
 
 // Executors returns executors that call the given ones and record their results. Nodes are the
 // inventory's.
-func (r *Recorder) Executors(all map[string]gate.Executor, nodes []gate.Node,
-) map[string]gate.Executor {
+func (r *Recorder) Executors(all map[string]terms.Executor, nodes []terms.Node,
+) map[string]terms.Executor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range nodes {
@@ -39,7 +39,7 @@ func (r *Recorder) Executors(all map[string]gate.Executor, nodes []gate.Node,
 			r.answers.Nodes[0], r.answers.Nodes[last] = n.Name, r.answers.Nodes[0]
 		}
 	}
-	noting := map[string]gate.Executor{}
+	noting := map[string]terms.Executor{}
 	for name, next := range all {
 		noting[name] = executor{next, r}
 	}
@@ -54,13 +54,13 @@ func (r *Recorder) Answers() (text []byte, left []string) {
 }
 
 type executor struct {
-	gate.Executor
+	terms.Executor
 	*Recorder
 }
 
-// Execute implements gate.Executor.
-func (e executor) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
-	gate.Result, error) {
+// Execute implements terms.Executor.
+func (e executor) Execute(ctx context.Context, q terms.Question, d terms.Decision) (
+	terms.Result, error) {
 	res, err := e.Executor.Execute(ctx, q, d)
 	if q.Call.Tool.Kind != native.Host {
 		e.note(q, res, err)
@@ -69,7 +69,7 @@ func (e executor) Execute(ctx context.Context, q gate.Question, d gate.Decision)
 }
 
 // note keeps the result of an operation.
-func (r *Recorder) note(q gate.Question, res gate.Result, err error) {
+func (r *Recorder) note(q terms.Question, res terms.Result, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	asked := offline.Describe(q.Op)
@@ -154,7 +154,7 @@ func (r *Recorder) ask(a offline.Asked, v abi.AskResponse) {
 
 // file keeps what a path held before the call changed it, as far as the operation shows it. It
 // reports false for an operation that shows nothing, or not all.
-func (r *Recorder) file(q gate.Question, a offline.Asked, value any, err error) bool {
+func (r *Recorder) file(q terms.Question, a offline.Asked, value any, err error) bool {
 	f := offline.File{Node: a.Node, Path: r.offlineName(a.Path), Type: "missing"}
 	facts := q.Facts.File
 	if facts != nil && facts.Exists {

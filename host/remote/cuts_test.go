@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -70,13 +70,13 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 			}
 		}
 	})
-	outcomes := make([]gate.Outcome, total)
+	outcomes := make([]terms.Outcome, total)
 	next := make(chan int)
 	var workers sync.WaitGroup
 	for range 8 {
 		workers.Go(func() {
 			for i := range next {
-				outcomes[i] = gate.Succeeded
+				outcomes[i] = terms.Succeeded
 				var err error
 				if i%2 == 0 {
 					_, err = execute(
@@ -91,14 +91,14 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 						abi.SFTPWrite{OnNode: on("n1"), Path: fmt.Sprintf("%s/file-%d", dir, i),
 							Data: abi.Data{Text: fmt.Sprint("call-", i)}}, yellow)
 				}
-				if op := (*gate.OpError)(nil); errors.As(err, &op) {
+				if op := (*terms.OpError)(nil); errors.As(err, &op) {
 					outcomes[i] = op.Outcome
-					if op.Outcome == gate.Failed {
+					if op.Outcome == terms.Failed {
 						// an agent thinks for a moment, too
 						time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond)
 					}
 				} else if err != nil {
-					t.Errorf("call %d: %v is no *gate.OpError", i, err)
+					t.Errorf("call %d: %v is no *terms.OpError", i, err)
 				} else {
 					good <- struct{}{}
 				}
@@ -120,7 +120,7 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 	for line := range strings.Lines(string(log)) {
 		ran[strings.TrimSpace(line)]++
 	}
-	count := map[gate.Outcome]int{}
+	count := map[terms.Outcome]int{}
 	for i, outcome := range outcomes {
 		count[outcome]++
 		id := fmt.Sprint("call-", i)
@@ -136,14 +136,14 @@ func TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence(t *testing.T) {
 		switch {
 		case times > 1:
 			t.Errorf("%s was done %d times", id, times)
-		case outcome == gate.Succeeded && times == 0:
+		case outcome == terms.Succeeded && times == 0:
 			t.Errorf("%s was reported as done and was not", id)
-		case outcome == gate.Failed && times == 1:
+		case outcome == terms.Failed && times == 1:
 			t.Errorf("%s was reported as not done and was", id)
 		}
 	}
 	t.Logf("%d calls, %d cuts: %v", total, cuts, count)
-	if count[gate.Succeeded] < total/8 || cuts < total/200 || count[gate.Succeeded] == total {
+	if count[terms.Succeeded] < total/8 || cuts < total/200 || count[terms.Succeeded] == total {
 		t.Errorf("this proves little: %d cuts, %v", cuts, count)
 	}
 	// What could not be removed while the network was down can be removed once it is up.

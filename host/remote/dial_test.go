@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/skeema/knownhosts"
 	"golang.org/x/crypto/ssh"
@@ -100,7 +100,7 @@ func TestHostKeys(t *testing.T) {
 				}
 				return
 			}
-			refused(t, err, "host_key", gate.Failed, c.words...)
+			refused(t, err, "host_key", terms.Failed, c.words...)
 			if len(s.Commands()) != 0 {
 				t.Errorf("commands ran: %q", s.Commands())
 			}
@@ -149,7 +149,7 @@ func TestAPinOfAnyKindOfKey(t *testing.T) {
 		_, other := sshtest.NewKeyFile(t)
 		r := newRemote(t, s, func(o *Options) { o.Nodes[0].HostKey = ssh.FingerprintSHA256(other) })
 		_, err := execute(t.Context(), r, "true")
-		refused(t, err, "host_key", gate.Failed, s.Pin(), "ssh-ed25519")
+		refused(t, err, "host_key", terms.Failed, s.Pin(), "ssh-ed25519")
 	})
 }
 
@@ -159,7 +159,7 @@ func TestRepairedKnownHostsCountAtOnce(t *testing.T) {
 	write(t, file, nil)
 	r := newRemote(t, s, func(o *Options) { o.Nodes[0].HostKey, o.KnownHosts = "", []string{file} })
 	_, err := execute(t.Context(), r, "true")
-	refused(t, err, "host_key", gate.Failed)
+	refused(t, err, "host_key", terms.Failed)
 	write(t, file, []byte(knownhosts.Line([]string{s.Addr}, s.HostKey.PublicKey())+"\n"))
 	healthy(t, r)
 }
@@ -255,7 +255,7 @@ func TestLogin(t *testing.T) {
 				if c.words[0] == "accepts none" {
 					code = "auth"
 				}
-				refused(t, err, code, gate.Failed, c.words...)
+				refused(t, err, code, terms.Failed, c.words...)
 			} else if err != nil {
 				t.Fatal(err)
 			}
@@ -343,7 +343,7 @@ func TestJumpHosts(t *testing.T) {
 			o.Nodes[0].Jump = []Login{j}
 		})
 		_, err := execute(t.Context(), r, "true")
-		refused(t, err, "host_key", gate.Failed, a.Addr, a.Pin())
+		refused(t, err, "host_key", terms.Failed, a.Addr, a.Pin())
 		if s.Conns.Load() != 0 {
 			t.Error("the node was reached through an impostor")
 		}
@@ -357,14 +357,14 @@ func TestJumpHosts(t *testing.T) {
 			o.Nodes[0].Jump = []Login{j}
 		})
 		_, err := execute(t.Context(), r, "true")
-		refused(t, err, "credentials", gate.Failed, a.Addr, "accepts none")
+		refused(t, err, "credentials", terms.Failed, a.Addr, "accepts none")
 	})
 	t.Run("one that forwards nothing is named", func(t *testing.T) {
 		leakless(t)
 		s, a := sshtest.New(t, sshtest.Options{}), sshtest.New(t, sshtest.Options{})
 		r := newRemote(t, s, func(o *Options) { o.Nodes[0].Jump = []Login{jumpTo(a)} })
 		_, err := execute(t.Context(), r, "true")
-		refused(t, err, "connection", gate.Failed, a.Addr, "forwarding")
+		refused(t, err, "connection", terms.Failed, a.Addr, "forwarding")
 	})
 	t.Run("a node that is silent behind one is left in time", func(t *testing.T) {
 		leakless(t)
@@ -378,7 +378,7 @@ func TestJumpHosts(t *testing.T) {
 		r := newRemote(t, s, quick, func(o *Options) { o.Nodes[0].Jump = []Login{jumpTo(a)} })
 		began := time.Now()
 		_, err := execute(t.Context(), r, "true")
-		refused(t, err, "connection", gate.Failed, "no answer within")
+		refused(t, err, "connection", terms.Failed, "no answer within")
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("it took %s", took)
 		}

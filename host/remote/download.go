@@ -10,35 +10,35 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/pkg/sftp"
 )
 
 // read returns the file, at most limit bytes of it.
-func (v *visit) read(limit int64) (gate.Result, error) {
+func (v *visit) read(limit int64) (terms.Result, error) {
 	in, err := v.open()
 	if err != nil {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
 	defer in.Close()
 	buf := make([]byte, limit+1)
 	k, err := in.ReadAt(buf, 0)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
 	if err := v.whole(in, int64(k), limit); err != nil {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
 	res := abi.ReadResponse{Bytes: min(int64(k), limit), EOF: int64(k) <= limit}
 	res.Text, res.B64 = textOr64(buf[:res.Bytes], false)
-	return gate.Result{Value: res, Bytes: res.Bytes}, nil
+	return terms.Result{Value: res, Bytes: res.Bytes}, nil
 }
 
 // download copies the file to the workspace.
-func (v *visit) download(op abi.SFTPGet) (gate.Result, error) {
+func (v *visit) download(op abi.SFTPGet) (terms.Result, error) {
 	res := abi.WriteResponse{Local: op.Local}
 	err := v.job.r.workspace.Receive(files.Saving{
 		Principal: v.job.q.Call.Principal.ID, Name: op.Local, Overwrite: op.Overwrite,
@@ -63,7 +63,7 @@ func (v *visit) download(op abi.SFTPGet) (gate.Result, error) {
 			}
 			return nil
 		}})
-	return gate.Result{Value: res, Bytes: res.Bytes, SHA256: res.SHA256}, err
+	return terms.Result{Value: res, Bytes: res.Bytes, SHA256: res.SHA256}, err
 }
 
 // afterCancel is what a read may take to notice that its call has ended.

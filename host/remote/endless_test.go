@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -75,7 +75,7 @@ func TestAnEndlessStageIsGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*res.Stage}})
+	r.End(t.Context(), &terms.Call{Stages: []terms.StageDir{*res.Stage}})
 	for end, last := time.Now().Add(60*time.Second), int64(-1); sent.Load() != last; {
 		if time.Now().After(end) {
 			t.Fatal("the directory is still read")

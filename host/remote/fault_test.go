@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"go.uber.org/goleak"
 )
@@ -56,43 +56,44 @@ func TestExecFaults(t *testing.T) {
 		faults  sshtest.Faults
 		warm    bool // connect and probe before the fault
 		code    string
-		outcome gate.Outcome
+		outcome terms.Outcome
 		words   string
 		ran     int           // how often the command reached the node
 		timeout time.Duration // of the operation
 	}{
 		{"a silent host is left in time", sshtest.Faults{Silent: true}, false, "connection",
-			gate.Failed, "no answer within", 0, 0},
+			terms.Failed, "no answer within", 0, 0},
 		{"endless lines before the version are left in time", sshtest.Faults{EndlessBanner: true},
-			false, "connection", gate.Failed, "", 0, 0},
+			false, "connection", terms.Failed, "", 0, 0},
 		{"silence after the version is left in time", sshtest.Faults{SilentKEX: true}, false,
-			"connection", gate.Failed, "no answer within", 0, 0},
+			"connection", terms.Failed, "no answer within", 0, 0},
 		{"a silent authentication is left in time", sshtest.Faults{SilentAuth: true}, false,
-			"connection", gate.Failed, "no answer within", 0, 0},
+			"connection", terms.Failed, "no answer within", 0, 0},
 		{"a silent channel open closes the connection", sshtest.Faults{SilentOpen: true}, true,
-			"connection", gate.Failed, "nothing was sent", 0, 0},
+			"connection", terms.Failed, "nothing was sent", 0, 0},
 		{"a node that refuses every channel is told of MaxSessions",
-			sshtest.Faults{RefuseOpens: 1 << 30}, true, "connection", gate.Failed, "MaxSessions", 0,
+			sshtest.Faults{RefuseOpens: 1 << 30}, true, "connection", terms.Failed, "MaxSessions",
+			0,
 			0},
 		{"an unanswered exec request may have run", sshtest.Faults{SilentExec: true}, true, "lost",
-			gate.Unknown, "look before you repeat", 0, 0},
+			terms.Unknown, "look before you repeat", 0, 0},
 		{"requests of the node instead of an answer", sshtest.Faults{FloodRequests: true}, true,
-			"lost", gate.Unknown, "look before you repeat", 0, 0},
+			"lost", terms.Unknown, "look before you repeat", 0, 0},
 		{"an unanswered exec request that ran is unknown, and runs once",
-			sshtest.Faults{RunSilent: true, HoldOutput: true}, true, "lost", gate.Unknown,
+			sshtest.Faults{RunSilent: true, HoldOutput: true}, true, "lost", terms.Unknown,
 			"look before you repeat", 1, 0},
 		{"a connection dropped at the exec request is unknown", sshtest.Faults{DropBeforeRun: true},
-			true, "lost", gate.Unknown, "look before you repeat", 0, 0},
+			true, "lost", terms.Unknown, "look before you repeat", 0, 0},
 		{"a connection dropped after the command is unknown, and runs once",
-			sshtest.Faults{DropAfterRun: true}, true, "lost", gate.Unknown,
+			sshtest.Faults{DropAfterRun: true}, true, "lost", terms.Unknown,
 			"look before you repeat", 1, 0},
 		{"a session without an exit status is unknown", sshtest.Faults{NoExit: true}, true, "lost",
-			gate.Unknown, "without an exit status", 1, 0},
+			terms.Unknown, "without an exit status", 1, 0},
 		{"a peer that answers no keepalive is dead",
 			sshtest.Faults{SilentGlobal: true, HoldOutput: true, NoExit: true}, true, "lost",
-			gate.Unknown, "no sign of life", 1, 5 * time.Second},
+			terms.Unknown, "no sign of life", 1, 5 * time.Second},
 		{"a host key exchange dropped at once is a lost connection",
-			sshtest.Faults{DisconnectAfter: time.Nanosecond}, false, "connection", gate.Failed, "",
+			sshtest.Faults{DisconnectAfter: time.Nanosecond}, false, "connection", terms.Failed, "",
 			0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -198,7 +199,7 @@ func TestCancelReachesTheNodeAtOnce(t *testing.T) {
 	if took := time.Since(at); took > 20*time.Second {
 		t.Errorf("the caller waited %s", took)
 	}
-	refused(t, err, "cancelled", gate.Unknown, "may still be running")
+	refused(t, err, "cancelled", terms.Unknown, "may still be running")
 	select {
 	case then := <-ended:
 		if then.Sub(at) > 20*time.Second {
@@ -219,19 +220,19 @@ func TestDeadline(t *testing.T) {
 	mustExec(t, r, "true")
 	for name, c := range map[string]struct {
 		op abi.SSHExec
-		d  gate.Decision
+		d  terms.Decision
 	}{
 		"of the operation": {abi.SSHExec{OnNode: abi.OnNode{Common: abi.Common{TimeoutMS: 100},
 			Node: "n1"}}, yellow},
 		"of the obligation": {abi.SSHExec{OnNode: on("n1")},
-			gate.Decision{Allow: true, Tier: gate.Yellow,
-				Obligations: gate.Obligations{Timeout: 100 * time.Millisecond}}},
+			terms.Decision{Allow: true, Tier: terms.Yellow,
+				Obligations: terms.Obligations{Timeout: 100 * time.Millisecond}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.op.Argv = []string{"sh", "-c", "yes & yes"} // never ends, never stops talking
 			began := time.Now()
 			_, err := do(t.Context(), r, c.op, c.d)
-			refused(t, err, "timeout", gate.Unknown, "may still be running")
+			refused(t, err, "timeout", terms.Unknown, "may still be running")
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}
@@ -257,7 +258,7 @@ func TestDeadline(t *testing.T) {
 			},
 			yellow,
 		)
-		refused(t, err, "timeout", gate.Failed, "not sent")
+		refused(t, err, "timeout", terms.Failed, "not sent")
 		for i, c := range held {
 			n.Release(c, fmt.Sprint(i))
 		}
@@ -287,7 +288,7 @@ func TestNetworkFaults(t *testing.T) {
 		_, p, r := setup(t)
 		time.AfterFunc(50*time.Millisecond, p.Reset)
 		_, err := execute(t.Context(), r, "sleep", "5")
-		refused(t, err, "lost", gate.Unknown, "look before")
+		refused(t, err, "lost", terms.Unknown, "look before")
 		mustExec(t, r, "true")
 	})
 	t.Run("a black hole is found by keepalive", func(t *testing.T) {
@@ -295,7 +296,7 @@ func TestNetworkFaults(t *testing.T) {
 		time.AfterFunc(50*time.Millisecond, func() { p.Set(sshtest.Weather{BlackHole: true}) })
 		began := time.Now()
 		_, err := execute(t.Context(), r, "sleep", "30")
-		refused(t, err, "lost", gate.Unknown, "no sign of life")
+		refused(t, err, "lost", terms.Unknown, "no sign of life")
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("found after %s", took)
 		}
@@ -310,7 +311,7 @@ func TestNetworkFaults(t *testing.T) {
 		defer cancel()
 		began := time.Now()
 		_, err := execute(ctx, r, "true")
-		refused(t, err, "timeout", gate.Failed, "not sent")
+		refused(t, err, "timeout", terms.Failed, "not sent")
 		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("it took %s", took)
 		}
@@ -343,7 +344,7 @@ func TestNetworkFaults(t *testing.T) {
 			abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: dir + "/f"},
 			yellow,
 		)
-		refused(t, err, "connection", gate.Failed) // it was tried once more
+		refused(t, err, "connection", terms.Failed) // it was tried once more
 		if _, err := os.Stat(dir + "/f"); !os.IsNotExist(err) {
 			t.Errorf("the place holds something: %v", err)
 		}
@@ -354,7 +355,7 @@ func TestNetworkFaults(t *testing.T) {
 		write(t, file, make([]byte, 8<<20))
 		p.Set(sshtest.Weather{CutAfter: 2 << 20})
 		_, err := do(t.Context(), r, abi.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"}, yellow)
-		refused(t, err, "lost", gate.Failed)
+		refused(t, err, "lost", terms.Failed)
 		if left, _ := os.ReadDir(filepath.Join(r.opts.Workspace, "agent-a")); len(left) != 0 {
 			t.Errorf("left: %v", left)
 		}
@@ -367,7 +368,7 @@ func TestDialIsNotRepeatedAtOnce(t *testing.T) {
 	r := newRemote(t, s, func(o *Options) { o.Nodes[0].IdentityFile, _ = sshtest.NewKeyFile(t) })
 	for range 20 {
 		_, err := execute(t.Context(), r, "true")
-		refused(t, err, "auth", gate.Failed, "authorized_keys")
+		refused(t, err, "auth", terms.Failed, "authorized_keys")
 	}
 	if n := s.Conns.Load(); n > 3 {
 		t.Errorf("%d attempts to log in with a key that is refused", n)
@@ -430,7 +431,7 @@ func TestATransferThatIsCancelledLeavesNothing(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, err := do(ctx, r, op, yellow)
-			refused(t, err, "timeout", gate.Failed, "nothing was changed")
+			refused(t, err, "timeout", terms.Failed, "nothing was changed")
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}

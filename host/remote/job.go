@@ -4,8 +4,8 @@ import (
 	"encoding/base64"
 	"unicode/utf8"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/command"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -18,17 +18,17 @@ const (
 type job struct {
 	r   *Remote
 	n   *node
-	q   gate.Question
-	d   gate.Decision // of Execute
-	max int64         // bytes of a file
+	q   terms.Question
+	d   terms.Decision // of Execute
+	max int64          // bytes of a file
 }
 
-func resultOf(e command.Ended, rendered string) gate.Result {
+func resultOf(e command.Ended, rendered string) terms.Result {
 	v := abi.ExecResponse{Exit: e.Exit, Signal: e.Signal, Truncated: e.Truncated,
 		Rendered: rendered}
 	v.Stdout, v.StdoutB64 = textOr64(e.Stdout, e.Truncated)
 	v.Stderr, v.StderrB64 = textOr64(e.Stderr, e.Truncated)
-	return gate.Result{Value: v, Bytes: int64(len(e.Stdout) + len(e.Stderr)), Exit: &v.Exit}
+	return terms.Result{Value: v, Bytes: int64(len(e.Stdout) + len(e.Stderr)), Exit: &v.Exit}
 }
 
 // textOr64 returns bytes as text, or as base64 when they are not UTF-8. A cut in the middle of a

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -92,7 +92,7 @@ type world struct {
 	name string
 	op   func(dir string) abi.Op
 	// held reports whether dir and the workspace are as success says
-	held func(dir, workspace string, res gate.Result) bool
+	held func(dir, workspace string, res terms.Result) bool
 	// same reports whether nothing that shows was changed
 	same func(dir, workspace string) bool
 }
@@ -112,16 +112,16 @@ func missing(file string) bool {
 func worlds() []world {
 	n1 := on("n1")
 	untouched := func(dir, _ string) bool { return is(dir+"/f", oldText) && missing(dir+"/new") }
-	read := func(_, _ string, res gate.Result) bool {
+	read := func(_, _ string, res terms.Result) bool {
 		v, is := res.Value.(abi.ReadResponse)
 		return is && v.Text == oldText && v.EOF
 	}
 	return []world{
 		{"stat", func(d string) abi.Op { return abi.SFTPStat{OnNode: n1, Path: d + "/f"} },
 			// attributes are the node's word, and only its word
-			func(_, _ string, res gate.Result) bool { return res.Value != nil }, untouched},
+			func(_, _ string, res terms.Result) bool { return res.Value != nil }, untouched},
 		{"list", func(d string) abi.Op { return abi.SFTPList{OnNode: n1, Path: d} },
-			func(_, _ string, res gate.Result) bool {
+			func(_, _ string, res terms.Result) bool {
 				v, is := res.Value.(abi.ListResponse)
 				return is && v.Entries != nil // names are the node's word, too
 			}, untouched},
@@ -129,16 +129,16 @@ func worlds() []world {
 			untouched},
 		{"write", func(d string) abi.Op {
 			return abi.SFTPWrite{OnNode: n1, Path: d + "/new", Data: abi.Data{Text: newText}}
-		}, func(d, _ string, _ gate.Result) bool { return is(d+"/new", newText) },
+		}, func(d, _ string, _ terms.Result) bool { return is(d+"/new", newText) },
 			func(d, _ string) bool { return missing(d + "/new") }},
 		{"overwrite", func(d string) abi.Op {
 			return abi.SFTPWrite{OnNode: n1, Path: d + "/f", Data: abi.Data{Text: newText},
 				Overwrite: true}
-		}, func(d, _ string, _ gate.Result) bool { return is(d+"/f", newText) },
+		}, func(d, _ string, _ terms.Result) bool { return is(d+"/f", newText) },
 			func(d, _ string) bool { return is(d+"/f", oldText) }},
 		{"download", func(d string) abi.Op {
 			return abi.SFTPGet{OnNode: n1, Path: d + "/f", Local: "got", Overwrite: true}
-		}, func(_, w string, res gate.Result) bool {
+		}, func(_, w string, res terms.Result) bool {
 			// what a file holds is the node's word; not its size
 			got, err := os.ReadFile(w + "/got")
 			return err == nil && len(got) == len(oldText) && res.SHA256 == digest(got)
@@ -146,10 +146,10 @@ func worlds() []world {
 			func(d, w string) bool { return is(w+"/got", "what was there") && untouched(d, w) }},
 		{"upload", func(d string) abi.Op {
 			return abi.SFTPPut{OnNode: n1, Path: d + "/f", Local: "up", Overwrite: true}
-		}, func(d, _ string, _ gate.Result) bool { return is(d+"/f", newText) },
+		}, func(d, _ string, _ terms.Result) bool { return is(d+"/f", newText) },
 			func(d, _ string) bool { return is(d+"/f", oldText) }},
 		{"remove", func(d string) abi.Op { return abi.SFTPRemove{OnNode: n1, Path: d + "/f"} },
-			func(d, _ string, _ gate.Result) bool { return missing(d + "/f") },
+			func(d, _ string, _ terms.Result) bool { return missing(d + "/f") },
 			func(d, _ string) bool { return is(d+"/f", oldText) }},
 	}
 }
@@ -246,7 +246,7 @@ func TestANodeThatLies(t *testing.T) {
 					l.set(kind, count[kind], what)
 					res, err := do(t.Context(), r, w.op(dir), yellow)
 					cases++
-					op := (*gate.OpError)(nil)
+					op := (*terms.OpError)(nil)
 					at := fmt.Sprintf("%s to request %d of type %d", what.name, count[kind], kind)
 					switch {
 					case err == nil && !w.held(dir, workspace, res):
@@ -255,7 +255,7 @@ func TestANodeThatLies(t *testing.T) {
 					case err == nil:
 					case !errors.As(err, &op) || op.Code == "internal":
 						t.Errorf("%s: %v", at, err)
-					case op.Outcome == gate.Failed && !w.same(dir, workspace):
+					case op.Outcome == terms.Failed && !w.same(dir, workspace):
 						falsehoods++
 						t.Errorf("%s: %v (failed), but something was changed", at, err)
 					}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -54,7 +54,7 @@ func TestTheRealPathIsThatOfTheFileSystem(t *testing.T) {
 		for _, p := range all {
 			want, werr := filepath.EvalSymlinks(p)
 			q := question(abi.SFTPStat{OnNode: on("n1"), Path: p})
-			q.Phase = gate.PhaseLookup
+			q.Phase = terms.PhaseLookup
 			facts, err := r.Lookup(t.Context(), q)
 			switch {
 			case werr == nil && err != nil && strings.Contains(err.Error(), "too many"):
@@ -119,13 +119,13 @@ func TestASwapDuringManyDownloadsShowsNoSecret(t *testing.T) {
 			local := fmt.Sprint("out/", i)
 			q := question(abi.SFTPGet{OnNode: on("n1"), Path: fmt.Sprintf("%s/%d/f", d, i%8),
 				Local: local})
-			q.Phase = gate.PhaseLookup
+			q.Phase = terms.PhaseLookup
 			facts, err := r.Lookup(t.Context(), q)
 			if err == nil && strings.Contains(facts.File.RealPath, "secret") {
 				return // policy refuses it
 			}
 			if err == nil {
-				q.Phase, q.Facts = gate.PhaseEffect, facts
+				q.Phase, q.Facts = terms.PhaseEffect, facts
 				_, err = r.Execute(t.Context(), q, yellow)
 			}
 			got, _ := os.ReadFile(filepath.Join(o.Workspace, "agent-a", local))

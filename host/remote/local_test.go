@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -26,7 +26,7 @@ func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "f"), []byte("good"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	q.Call.Tool, q.Call.Targets.LocalPaths = &gate.Tool{}, []string{"f", "absent"}
+	q.Call.Tool, q.Call.Targets.LocalPaths = &terms.Tool{}, []string{"f", "absent"}
 	digests, err := r.Digests(q.Call)
 	if err != nil || !strings.HasPrefix(digests["f"], "sha256:") || digests["absent"] != "none" {
 		t.Fatalf("%v %v", digests, err)
@@ -35,24 +35,24 @@ func TestAnUploadSendsTheBytesThatWereDecided(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("evil"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	q.Phase = gate.PhaseLookup
+	q.Phase = terms.PhaseLookup
 	facts, err := r.Lookup(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q.Phase, q.Facts = gate.PhaseEffect, facts
+	q.Phase, q.Facts = terms.PhaseEffect, facts
 	_, err = r.Execute(t.Context(), q, yellow)
-	var op *gate.OpError
-	if !errors.As(err, &op) || op.Code != "changed" || op.Outcome != gate.Failed {
+	var op *terms.OpError
+	if !errors.As(err, &op) || op.Code != "changed" || op.Outcome != terms.Failed {
 		t.Fatalf("other bytes were sent: %v", err)
 	}
 }
 
 // trees is a call of a tool that uploads the directory dir of the workspace.
-func trees(dir string) *gate.Call {
-	return &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent-a"},
-		Targets: gate.Targets{LocalPaths: []string{dir}},
-		Tool:    &gate.Tool{TargetKinds: []string{"trees"}, Imports: []string{"sftp_put"}}}
+func trees(dir string) *terms.Call {
+	return &terms.Call{ID: "call", Principal: terms.Principal{ID: "agent-a"},
+		Targets: terms.Targets{LocalPaths: []string{dir}},
+		Tool:    &terms.Tool{TargetKinds: []string{"trees"}, Imports: []string{"sftp_put"}}}
 }
 
 func TestADirectoryStandsForTheFilesBelowIt(t *testing.T) {
@@ -74,9 +74,9 @@ func TestADirectoryStandsForTheFilesBelowIt(t *testing.T) {
 	if got, err := r.Digests(trees("site")); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%v, %v\nwant %v", got, err, want)
 	}
-	for name, change := range map[string]func(*gate.Call){
-		"a tool without a remote directory": func(c *gate.Call) { c.Tool.TargetKinds = nil },
-		"a tool that only downloads":        func(c *gate.Call) { c.Tool.Imports[0] = "sftp_get" },
+	for name, change := range map[string]func(*terms.Call){
+		"a tool without a remote directory": func(c *terms.Call) { c.Tool.TargetKinds = nil },
+		"a tool that only downloads":        func(c *terms.Call) { c.Tool.Imports[0] = "sftp_get" },
 	} {
 		c := trees("site")
 		change(c)
@@ -111,7 +111,7 @@ func TestADirectoryHasBounds(t *testing.T) {
 	for dir, want := range map[string]string{"many": "more than the 1000 files",
 		"deep": "more than 32 directories", "heavy": "more than the 100 bytes"} {
 		_, err := r.Digests(trees(dir))
-		refused(t, err, "too_large", gate.Failed, want)
+		refused(t, err, "too_large", terms.Failed, want)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestAFileThatCameAfterTheDecisionIsNotSent(t *testing.T) {
 		q := question(abi.SFTPPut{OnNode: on("n1"), Local: "site/" + name, Path: to + "/x/" + name,
 			Parents: true})
 		q.Call = c
-		q.Facts.File = &gate.FileFacts{RealPath: to + "/x/" + name, LocalBytes: 1}
+		q.Facts.File = &terms.FileFacts{RealPath: to + "/x/" + name, LocalBytes: 1}
 		if _, err := r.Execute(t.Context(), q, yellow); err == nil {
 			t.Errorf("%s was sent", name)
 		}
@@ -142,20 +142,25 @@ func TestAFileThatCameAfterTheDecisionIsNotSent(t *testing.T) {
 }
 
 // put uploads the file f, whose parents may be missing.
-func put(t *testing.T, r *Remote, to string, between func(gate.FileFacts)) (gate.FileFacts, error) {
+func put(
+	t *testing.T,
+	r *Remote,
+	to string,
+	between func(terms.FileFacts),
+) (terms.FileFacts, error) {
 	t.Helper()
 	write(t, filepath.Join(r.opts.Workspace, "agent-a", "f"), []byte("data"))
 	q := question(abi.SFTPPut{OnNode: on("n1"), Local: "f", Path: to, Parents: true})
 	q.Call.Files = map[string]string{"f": "sha256:" + digest([]byte("data"))}
-	q.Phase = gate.PhaseLookup
+	q.Phase = terms.PhaseLookup
 	facts, err := r.Lookup(t.Context(), q)
 	if err != nil {
-		return gate.FileFacts{}, err
+		return terms.FileFacts{}, err
 	}
 	if between != nil {
 		between(*facts.File)
 	}
-	q.Phase, q.Facts = gate.PhaseEffect, facts
+	q.Phase, q.Facts = terms.PhaseEffect, facts
 	_, err = r.Execute(t.Context(), q, yellow)
 	return *facts.File, err
 }
@@ -173,7 +178,7 @@ func TestMissingDirectoriesAreMade(t *testing.T) {
 		} {
 			facts, err := put(t, r, d+to, nil)
 			if real == "" {
-				refused(t, err, "not_a_path", gate.Failed)
+				refused(t, err, "not_a_path", terms.Failed)
 				continue
 			}
 			got, rerr := os.ReadFile(d + real)
@@ -209,7 +214,7 @@ func TestAPlaceThatMovesIsNotWrittenTo(t *testing.T) {
 		} {
 			d := t.TempDir()
 			os.Mkdir(d+"/other", 0o755)
-			_, err := put(t, r, d+"/a/b/f", func(gate.FileFacts) { between(d) })
+			_, err := put(t, r, d+"/a/b/f", func(terms.FileFacts) { between(d) })
 			if err == nil {
 				t.Errorf("%s: it was written", name)
 			}
@@ -220,7 +225,7 @@ func TestAPlaceThatMovesIsNotWrittenTo(t *testing.T) {
 			}
 		}
 		d := t.TempDir()
-		if _, err := put(t, r, d+"/a/b/f", func(gate.FileFacts) {
+		if _, err := put(t, r, d+"/a/b/f", func(terms.FileFacts) {
 			os.MkdirAll(d+"/a/b", 0o755)
 		}); err != nil {
 			t.Errorf("directories that somebody else made: %v", err)

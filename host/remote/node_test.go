@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -92,7 +92,7 @@ func TestCharactersBeyondASCIIArriveOrAreRefused(t *testing.T) {
 			for range 2 {
 				v, err := execute(t.Context(), r, c.argv...)
 				if c.stdout == "" {
-					refused(t, err, "locale", gate.Failed, "Nothing was sent", c.words)
+					refused(t, err, "locale", terms.Failed, "Nothing was sent", c.words)
 				} else if err != nil || v.Stdout != c.stdout {
 					t.Errorf("%+v, %v", v, err)
 				}
@@ -123,7 +123,7 @@ func TestOpenSSHGetsALocale(t *testing.T) {
 			r := start(t, o)
 			v, err := execute(t.Context(), r, "sh", "-c", "locale charmap; : é")
 			if want == "" {
-				refused(t, err, "locale", gate.Failed, "ANSI_X3.4-1968")
+				refused(t, err, "locale", terms.Failed, "ANSI_X3.4-1968")
 			} else if err != nil || strings.TrimSpace(v.Stdout) != want {
 				t.Errorf("%+v, %v", v, err)
 			}
@@ -177,7 +177,7 @@ func TestWhatTheNodesGuardRefusesIsAnError(t *testing.T) {
 			}})
 			v, err := execute(t.Context(), newRemote(t, s), "pct", "exec", "101")
 			if c.words != "" {
-				refused(t, err, "not_permitted_on_node", gate.Failed, "n1", c.words)
+				refused(t, err, "not_permitted_on_node", terms.Failed, "n1", c.words)
 			} else if err != nil || v.Exit != c.exit || v.Stderr != c.stderr {
 				t.Errorf("%+v, %v", v, err)
 			}
@@ -186,7 +186,7 @@ func TestWhatTheNodesGuardRefusesIsAnError(t *testing.T) {
 	t.Run("the delivered script", func(t *testing.T) {
 		r := newRemote(t, sshtest.New(t, gateShell(t, nil)))
 		_, err := execute(t.Context(), r, "pct", "destroy", "101")
-		refused(t, err, "not_permitted_on_node", gate.Failed, "caponier-gate")
+		refused(t, err, "not_permitted_on_node", terms.Failed, "caponier-gate")
 		if v, err := execute(t.Context(), r, "pct", "list"); err != nil || v.Exit != 0 {
 			t.Errorf("%+v, %v", v, err)
 		}
@@ -195,7 +195,7 @@ func TestWhatTheNodesGuardRefusesIsAnError(t *testing.T) {
 		s := sshtest.New(t, sshtest.Options{Shell: []string{"/bin/sh", "-c", gatePath +
 			"-missing/caponier-gate", "sh"}})
 		_, err := execute(t.Context(), newRemote(t, s), "pct", "list")
-		refused(t, err, "not_permitted_on_node", gate.Failed, "Install it there")
+		refused(t, err, "not_permitted_on_node", terms.Failed, "Install it there")
 	})
 }
 
@@ -216,7 +216,7 @@ func TestSFTPThatDoesNotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, o := openSSH(t, "ForceCommand "+c.line)
 			_, err := do(t.Context(), start(t, o), abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green)
-			refused(t, err, c.code, gate.Failed, c.words)
+			refused(t, err, c.code, terms.Failed, c.words)
 			if strings.Contains(err.Error(), ".bashrc") != (c.words == ".bashrc") {
 				t.Errorf("%v", err)
 			}

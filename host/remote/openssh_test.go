@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/command"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -92,7 +92,7 @@ func TestOpenSSH(t *testing.T) {
 		abi.SFTPPut{OnNode: on("n1"), Local: "big", Path: dir + "/big"},
 		yellow,
 	)
-	refused(t, err, "exists", gate.Failed)
+	refused(t, err, "exists", terms.Failed)
 	var all sync.WaitGroup
 	for range 40 {
 		all.Go(func() {
@@ -117,7 +117,7 @@ func TestOpenSSHRestarts(t *testing.T) {
 		time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 	}
 	_, err := execute(t.Context(), r, "true")
-	refused(t, err, "connection", gate.Failed, "n1")
+	refused(t, err, "connection", terms.Failed, "n1")
 	s.Start()
 	healthy(t, r)
 	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
@@ -130,7 +130,7 @@ func TestOpenSSHRestarts(t *testing.T) {
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			_, err := execute(t.Context(), r, "true")
 			if err != nil && strings.HasPrefix(err.Error(), "host_key") {
-				refused(t, err, "host_key", gate.Failed, s.Pin(), o.Nodes[0].HostKey)
+				refused(t, err, "host_key", terms.Failed, s.Pin(), o.Nodes[0].HostKey)
 				return
 			}
 			if err == nil || time.Now().After(end) {
@@ -187,7 +187,7 @@ func TestOpenSSHRefusesCommands(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err := execute(ctx, r, "true")
-	refused(t, err, "shell", gate.Failed, "n1")
+	refused(t, err, "shell", terms.Failed, "n1")
 	if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"}, green); err != nil {
 		t.Errorf("files need no shell, but: %v", err)
 	}
@@ -220,7 +220,7 @@ func TestOpenSSHCancelEndsAProcessThatWrites(t *testing.T) {
 		"-c",
 		"echo $$ > "+file+"; while echo tick; do sleep 0.05; done",
 	)
-	refused(t, err, "cancelled", gate.Unknown, "may still be running")
+	refused(t, err, "cancelled", terms.Unknown, "may still be running")
 	text, _ := os.ReadFile(file)
 	for {
 		if _, err := os.Stat("/proc/" + strings.TrimSpace(string(text))); os.IsNotExist(err) {
@@ -245,5 +245,5 @@ func TestOpenSSHTakesTheLongestCommand(t *testing.T) {
 		t.Errorf("exit %d, %d bytes: %s, %v", e.Exit, len(e.Stdout), e.Stderr, err)
 	}
 	_, err := command.Run(t.Context(), n, command.Command{Text: text + "x", Max: 1})
-	refused(t, err, "too_large", gate.Failed, "stage")
+	refused(t, err, "too_large", terms.Failed, "stage")
 }

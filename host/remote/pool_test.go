@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -132,13 +132,13 @@ func TestPool(t *testing.T) {
 		}
 		began := time.Now()
 		r.Close()
-		refused(t, <-got, "lost", gate.Unknown, "shutting down")
+		refused(t, <-got, "lost", terms.Unknown, "shutting down")
 		r.Close()
 		if took := time.Since(began); took > 10*time.Second {
 			t.Errorf("it took %s", took)
 		}
 		_, err := execute(t.Context(), r, "true")
-		refused(t, err, "connection", gate.Failed, "shutting down")
+		refused(t, err, "connection", terms.Failed, "shutting down")
 	})
 }
 
@@ -251,12 +251,12 @@ func TestANodeThatIsNotInTheInventoryIsNotLookedUp(t *testing.T) {
 	r := newRemote(t, s)
 	for _, name := range []string{"n2", "N1", "localhost", "127.0.0.1", ""} {
 		_, err := do(t.Context(), r, abi.SSHExec{OnNode: on(name), Argv: []string{"true"}}, yellow)
-		refused(t, err, "not_found", gate.Failed, "inventory")
+		refused(t, err, "not_found", terms.Failed, "inventory")
 	}
 	q := question(abi.SSHExec{OnNode: on("n1"), Argv: []string{"true"}})
-	q.Node = &gate.Node{Name: "n2"}
+	q.Node = &terms.Node{Name: "n2"}
 	_, err := r.Execute(t.Context(), q, yellow)
-	refused(t, err, "not_found", gate.Failed)
+	refused(t, err, "not_found", terms.Failed)
 	if s.Conns.Load() != 0 {
 		t.Error("it connected somewhere")
 	}
@@ -269,15 +269,15 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 	noCommand := exec
 	noCommand.Cmd = nil
 	notParsed := exec
-	notParsed.Cmd = &gate.Command{Rendered: "true"}
+	notParsed.Cmd = &terms.Command{Rendered: "true"}
 	dir := t.TempDir()
 	for name, c := range map[string]struct {
-		q    gate.Question
-		d    gate.Decision
+		q    terms.Question
+		d    terms.Decision
 		code string
 	}{
-		"the zero decision":            {exec, gate.Decision{}, "refused"},
-		"a refusal with a tier":        {exec, gate.Decision{Tier: gate.Green}, "refused"},
+		"the zero decision":            {exec, terms.Decision{}, "refused"},
+		"a refusal with a tier":        {exec, terms.Decision{Tier: terms.Green}, "refused"},
 		"a command that is missing":    {noCommand, yellow, "bad_input"},
 		"a command that is not parsed": {notParsed, yellow, "bad_input"},
 		"a file without facts": {question(abi.SFTPWrite{OnNode: on("n1"), Path: dir +
@@ -287,7 +287,7 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := r.Execute(t.Context(), c.q, c.d)
-			refused(t, err, c.code, gate.Failed)
+			refused(t, err, c.code, terms.Failed)
 		})
 	}
 	if s.Conns.Load() != 0 {
@@ -305,10 +305,10 @@ func TestWhatWasNotDecidedIsNotDone(t *testing.T) {
 				t.Context(),
 				r,
 				onN1(op),
-				gate.Decision{
+				terms.Decision{
 					Allow:       true,
-					Tier:        gate.Yellow,
-					Obligations: gate.Obligations{MaxBytes: 4},
+					Tier:        terms.Yellow,
+					Obligations: terms.Obligations{MaxBytes: 4},
 				},
 			)
 			if err == nil {

@@ -6,16 +6,16 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/command"
 	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-var _ gate.Executor = (*Remote)(nil)
+var _ terms.Executor = (*Remote)(nil)
 
 // Remote runs the operations ssh_*, sftp_* and stage. It is safe for concurrent use.
 type Remote struct {
@@ -52,15 +52,15 @@ func New(o Options) (*Remote, error) {
 }
 
 // Nodes returns the inventory, in the order of the configuration.
-func (r *Remote) Nodes() []gate.Node { return r.opts.Known() }
+func (r *Remote) Nodes() []terms.Node { return r.opts.Known() }
 
 // Known returns the inventory, in the order of the configuration. It reaches nothing.
-func (o Options) Known() []gate.Node {
-	var all []gate.Node
+func (o Options) Known() []terms.Node {
+	var all []terms.Node
 	o = o.withDefaults()
 	aliases := conn.Aliases(o.KnownHosts, o.Nodes)
 	for _, n := range o.Nodes {
-		all = append(all, gate.Node{Name: n.Name, Cluster: n.Cluster, Host: n.Host, User: n.User,
+		all = append(all, terms.Node{Name: n.Name, Cluster: n.Cluster, Host: n.Host, User: n.User,
 			Port: n.Port, Default: n.Default, Aliases: aliases[n.Name]})
 	}
 	return all
@@ -86,7 +86,7 @@ func (r *Remote) Close() error {
 }
 
 // Save makes a new file in the folder of a principal, and replaces none. The error is a
-// *gate.OpError.
+// *terms.OpError.
 func (r *Remote) Save(principal, name string, data io.Reader) error {
 	return r.workspace.Receive(files.Saving{Principal: principal, Name: name,
 		Fill: func(w io.Writer) (int64, error) { return io.Copy(w, data) }})
@@ -95,7 +95,7 @@ func (r *Remote) Save(principal, name string, data io.Reader) error {
 // Digests returns what an upload of the local files of a call would send now, as sha256:HEX or
 // "none". A call is approved for these bytes. For a tool that uploads directories they are also
 // those of all files below a directory that the call names.
-func (r *Remote) Digests(c *gate.Call) (map[string]string, error) {
+func (r *Remote) Digests(c *terms.Call) (map[string]string, error) {
 	below := slices.Contains(c.Tool.TargetKinds, "trees") &&
 		slices.Contains(c.Tool.Imports, abi.SFTPPut{}.Import())
 	return r.workspace.Digests(c.Principal.ID, c.Targets.LocalPaths, below)
@@ -103,7 +103,7 @@ func (r *Remote) Digests(c *gate.Call) (map[string]string, error) {
 
 // Leftovers lists the temporary files and directories that are recorded and not in use: what
 // processes that have ended made, and what this process made and could not remove.
-func (r *Remote) Leftovers(ctx context.Context) ([]gate.StageDir, error) {
+func (r *Remote) Leftovers(ctx context.Context) ([]terms.StageDir, error) {
 	return r.ledger.Leftovers(ctx)
 }
 

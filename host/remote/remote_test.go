@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"go.uber.org/goleak"
 )
@@ -58,12 +58,12 @@ func optionsFor(t testing.TB, s *sshtest.Server) Options {
 
 func on(node string) abi.OnNode { return abi.OnNode{Node: node} }
 
-func question(op abi.Op) gate.Question {
-	q := gate.Question{
-		Kind: gate.KindOperation,
+func question(op abi.Op) terms.Question {
+	q := terms.Question{
+		Kind: terms.KindOperation,
 		Op:   op,
-		Node: &gate.Node{Name: op.NodeName()},
-		Call: &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent-a"}},
+		Node: &terms.Node{Name: op.NodeName()},
+		Call: &terms.Call{ID: "call", Principal: terms.Principal{ID: "agent-a"}},
 	}
 	switch op := op.(type) {
 	case abi.SSHExec:
@@ -77,27 +77,27 @@ func question(op abi.Op) gate.Question {
 }
 
 var (
-	green  = gate.Decision{Allow: true, Tier: gate.Green}
-	yellow = gate.Decision{Allow: true, Tier: gate.Yellow}
+	green  = terms.Decision{Allow: true, Tier: terms.Green}
+	yellow = terms.Decision{Allow: true, Tier: terms.Yellow}
 )
 
 // do takes an operation through lookup and execution, as the door does.
-func do(ctx context.Context, r *Remote, op abi.Op, d gate.Decision) (gate.Result, error) {
+func do(ctx context.Context, r *Remote, op abi.Op, d terms.Decision) (terms.Result, error) {
 	q := question(op)
 	if put, is := op.(abi.SFTPPut); is {
-		q.Call.Tool, q.Call.Targets.LocalPaths = &gate.Tool{}, []string{put.Local}
+		q.Call.Tool, q.Call.Targets.LocalPaths = &terms.Tool{}, []string{put.Local}
 		var err error
 		if q.Call.Files, err = r.Digests(q.Call); err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 	}
 	if strings.HasPrefix(op.Import(), "sftp_") {
-		q.Phase = gate.PhaseLookup
+		q.Phase = terms.PhaseLookup
 		facts, err := r.Lookup(ctx, q)
 		if err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
-		q.Phase, q.Facts = gate.PhaseEffect, facts
+		q.Phase, q.Facts = terms.PhaseEffect, facts
 	}
 	return r.Execute(ctx, q, d)
 }
@@ -118,9 +118,9 @@ func mustExec(t testing.TB, r *Remote, argv ...string) abi.ExecResponse {
 }
 
 // refused asserts the code and outcome of an error, and words that its message must hold.
-func refused(t testing.TB, err error, code string, outcome gate.Outcome, words ...string) {
+func refused(t testing.TB, err error, code string, outcome terms.Outcome, words ...string) {
 	t.Helper()
-	op := (*gate.OpError)(nil)
+	op := (*terms.OpError)(nil)
 	if !errors.As(err, &op) {
 		t.Fatalf("got error %v, want one with code %s", err, code)
 	}
@@ -230,7 +230,7 @@ func TestFiles(t *testing.T) {
 	for i := range big {
 		big[i] = byte(i * i >> 7)
 	}
-	do := func(op abi.Op) (gate.Result, error) { return do(t.Context(), r, op, yellow) }
+	do := func(op abi.Op) (terms.Result, error) { return do(t.Context(), r, op, yellow) }
 
 	res, err := do(
 		abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "hello"}, Mode: "0640"},
@@ -246,7 +246,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("written with mode %v, %v", info.Mode(), err)
 	}
 	_, err = do(abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "other"}})
-	refused(t, err, "exists", gate.Failed, "overwrite")
+	refused(t, err, "exists", terms.Failed, "overwrite")
 	if _, err = do(abi.SFTPWrite{OnNode: on("n1"), Path: file, Data: abi.Data{Text: "other"},
 		Overwrite: true}); err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestFiles(t *testing.T) {
 		t.Error("the downloaded file differs")
 	}
 	_, err = do(abi.SFTPGet{OnNode: on("n1"), Path: dir + "/up", Local: "sub/down.bin"})
-	refused(t, err, "exists", gate.Failed, "overwrite")
+	refused(t, err, "exists", terms.Failed, "overwrite")
 	_, err = do(
 		abi.SFTPGet{
 			OnNode:    on("n1"),
@@ -301,7 +301,7 @@ func TestFiles(t *testing.T) {
 			MaxBytes:  1 << 20,
 		},
 	)
-	refused(t, err, "too_large", gate.Failed)
+	refused(t, err, "too_large", terms.Failed)
 	if got, _ := os.ReadFile(filepath.Join(r.opts.Workspace, "agent-a", "sub/down.bin")); digest(
 		got,
 	) != digest(
@@ -327,7 +327,7 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = do(abi.SFTPRemove{OnNode: on("n1"), Path: file})
-	refused(t, err, "not_found", gate.Failed)
+	refused(t, err, "not_found", terms.Failed)
 	left, _ := os.ReadDir(filepath.Join(r.opts.Workspace, "agent-a", "sub"))
 	if len(left) != 1 {
 		t.Errorf("the download folder holds %v", left)
@@ -352,7 +352,7 @@ func TestStageIsPrivateAndGoesWithItsCall(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	write(t, outside, []byte("keep"))
 	os.Symlink(filepath.Dir(outside), dir+"/link")
-	r.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*res.Stage}})
+	r.End(t.Context(), &terms.Call{Stages: []terms.StageDir{*res.Stage}})
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("after End: %v", err)
 	}

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -44,57 +44,58 @@ func TestLookupFindsTheRealPath(t *testing.T) {
 		defer l.Close()
 		for name, c := range map[string]struct {
 			op   abi.Op
-			want gate.FileFacts
+			want terms.FileFacts
 			code string
 		}{
 			"a file": {abi.SFTPStat{Path: d + "/dir/file"},
-				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+				terms.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
 					Mode: 0o640}, ""},
 			"through a linked directory": {abi.SFTPRead{Path: d + "/link/file"},
-				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+				terms.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
 					Mode: 0o640}, ""},
 			"a link to a link": {abi.SFTPGet{Path: d + "/far", Local: "x"},
-				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+				terms.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
 					Mode: 0o640}, ""},
 			"a dangling link is where it goes": {abi.SFTPWrite{Path: d + "/dangling"},
-				gate.FileFacts{RealPath: d + "/nowhere"}, ""},
+				terms.FileFacts{RealPath: d + "/nowhere"}, ""},
 			"a new name in a linked directory": {abi.SFTPWrite{Path: d + "/link/new"},
-				gate.FileFacts{RealPath: d + "/dir/new"}, ""},
+				terms.FileFacts{RealPath: d + "/dir/new"}, ""},
 			"removal concerns the link itself": {abi.SFTPRemove{Path: d + "/far"},
-				gate.FileFacts{RealPath: d + "/far", Exists: true, Type: "symlink", Mode: 0o777},
+				terms.FileFacts{RealPath: d + "/far", Exists: true, Type: "symlink", Mode: 0o777},
 				""},
 			"removal below a linked directory": {abi.SFTPRemove{Path: d + "/link/file"},
-				gate.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
+				terms.FileFacts{RealPath: d + "/dir/file", Exists: true, Type: "file", Bytes: 5,
 					Mode: 0o640}, ""},
 			"a fifo": {abi.SFTPStat{Path: d + "/fifo"},
-				gate.FileFacts{RealPath: d + "/fifo", Exists: true, Type: "fifo", Mode: 0o600}, ""},
+				terms.FileFacts{RealPath: d + "/fifo", Exists: true, Type: "fifo", Mode: 0o600},
+				""},
 			"a socket": {abi.SFTPStat{Path: d + "/socket"},
-				gate.FileFacts{RealPath: d + "/socket", Exists: true, Type: "socket"}, ""},
+				terms.FileFacts{RealPath: d + "/socket", Exists: true, Type: "socket"}, ""},
 			"a device": {abi.SFTPStat{Path: "/dev/zero"},
-				gate.FileFacts{RealPath: "/dev/zero", Exists: true, Type: "device", Mode: 0o666},
+				terms.FileFacts{RealPath: "/dev/zero", Exists: true, Type: "device", Mode: 0o666},
 				""},
 			"the root": {abi.SFTPList{Path: "/"},
-				gate.FileFacts{RealPath: "/", Exists: true, Type: "dir"}, ""},
-			"a directory that is missing": {abi.SFTPWrite{Path: d + "/no/file"}, gate.FileFacts{},
+				terms.FileFacts{RealPath: "/", Exists: true, Type: "dir"}, ""},
+			"a directory that is missing": {abi.SFTPWrite{Path: d + "/no/file"}, terms.FileFacts{},
 				"not_found"},
-			"a loop of links": {abi.SFTPStat{Path: d + "/loop"}, gate.FileFacts{},
+			"a loop of links": {abi.SFTPStat{Path: d + "/loop"}, terms.FileFacts{},
 				"*"},
-			"a relative path": {abi.SFTPStat{Path: "etc/passwd"}, gate.FileFacts{},
+			"a relative path": {abi.SFTPStat{Path: "etc/passwd"}, terms.FileFacts{},
 				"not_a_path"},
 			"a path with ..": {abi.SFTPStat{Path: d + "/dir/../dir/file"},
-				gate.FileFacts{}, "not_a_path"},
-			"a doubled slash": {abi.SFTPStat{Path: "//etc/passwd"}, gate.FileFacts{},
+				terms.FileFacts{}, "not_a_path"},
+			"a doubled slash": {abi.SFTPStat{Path: "//etc/passwd"}, terms.FileFacts{},
 				"not_a_path"},
-			"a trailing slash": {abi.SFTPStat{Path: d + "/dir/"}, gate.FileFacts{},
+			"a trailing slash": {abi.SFTPStat{Path: d + "/dir/"}, terms.FileFacts{},
 				"not_a_path"},
 			"a NUL": {abi.SFTPStat{Path: d + "/dir/file\x00.txt"},
-				gate.FileFacts{}, "not_a_path"},
+				terms.FileFacts{}, "not_a_path"},
 			"a local path that leaves": {abi.SFTPGet{Path: d + "/dir/file", Local: "../x"},
-				gate.FileFacts{}, "not_a_path"},
+				terms.FileFacts{}, "not_a_path"},
 			"an absolute local path": {abi.SFTPGet{Path: d + "/dir/file", Local: "/etc/x"},
-				gate.FileFacts{}, "not_a_path"},
+				terms.FileFacts{}, "not_a_path"},
 			"a local file that is missing": {abi.SFTPPut{Path: d + "/new", Local: "missing"},
-				gate.FileFacts{}, "not_found"},
+				terms.FileFacts{}, "not_found"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				facts, err := r.Lookup(t.Context(), question(onN1(c.op)))
@@ -203,7 +204,7 @@ func TestWhatChangedSinceTheDecisionIsNotTouched(t *testing.T) {
 				q.Facts = facts
 				c.swap(d)
 				_, err = r.Execute(t.Context(), q, yellow)
-				refused(t, err, "changed", gate.Failed, "decided")
+				refused(t, err, "changed", terms.Failed, "decided")
 				for f, want := range c.keep {
 					if got, err := os.ReadFile(d + f); string(got) != want {
 						t.Errorf("%s holds %q (%v), want %q", f, got, err, want)
@@ -266,7 +267,7 @@ func TestASwapAtTheOpeningIsSeen(t *testing.T) {
 			write(t, d+"/a", []byte("harmless"))
 			armed.Store(true)
 			res, err := do(t.Context(), r, op, yellow)
-			refused(t, err, "changed", gate.Failed)
+			refused(t, err, "changed", terms.Failed)
 			if res.Value != nil {
 				t.Errorf("it returned %+v", res.Value)
 			}
@@ -493,7 +494,7 @@ func TestAnSFTPServerThatMisbehaves(t *testing.T) {
 			mustExec(t, r, "true")
 			began := time.Now()
 			_, err := do(t.Context(), r, onN1(c.op), yellow)
-			refused(t, err, c.code, gate.Failed)
+			refused(t, err, c.code, terms.Failed)
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s", took)
 			}
@@ -560,7 +561,7 @@ func TestOneAnswerThatNeverComesAmongOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := do(ctx, r, abi.SFTPStat{OnNode: on("n1"), Path: "/stuck"}, green)
-	refused(t, err, "timeout", gate.Failed)
+	refused(t, err, "timeout", terms.Failed)
 	for end := time.Now().Add(20 * time.Second); s.Conns.Load() < 2; time.Sleep(
 		20 * time.Millisecond) {
 		do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/ok"}, green)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -134,7 +134,7 @@ func TestOtherShellsAreRefused(t *testing.T) {
 				if strings.Contains(c.name, "talks") {
 					code = "shell_output"
 				}
-				refused(t, err, code, gate.Failed, append(c.words, "n1")...)
+				refused(t, err, code, terms.Failed, append(c.words, "n1")...)
 			}
 			for _, cmd := range s.Commands() {
 				if strings.Contains(cmd, "effect") {

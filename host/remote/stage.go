@@ -7,44 +7,44 @@ import (
 	"path"
 	"sync/atomic"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // stage makes a staging directory.
-func (j *job) stage(ctx context.Context) (gate.Result, error) {
+func (j *job) stage(ctx context.Context) (terms.Result, error) {
 	root := j.r.opts.StageRoot
-	var made atomic.Pointer[gate.StageDir]
+	var made atomic.Pointer[terms.StageDir]
 	var over atomic.Bool // set by who ends first, the caller or what makes the directory
 	res, err := files.With(ctx, j.n.Node, "staging below", root,
-		func(ctx context.Context, f *files.Session, p *effect.Pledge) (gate.Result, error) {
+		func(ctx context.Context, f *files.Session, p *effect.Pledge) (terms.Result, error) {
 			real, info, err := f.Resolve(root)
 			if err != nil {
-				return gate.Result{}, err
+				return terms.Result{}, err
 			}
 			if info == nil || files.Kind(info) != "dir" {
-				return gate.Result{}, effect.Failed("not_found",
+				return terms.Result{}, effect.Failed("not_found",
 					"%q is not a directory on %s", root,
 					j.n.Name)
 			}
 			if !p.Send() {
-				return gate.Result{}, ctx.Err()
+				return terms.Result{}, ctx.Err()
 			}
 			dir := path.Join(real, files.StagePrefix+j.r.ledger.Unique())
 			if err := f.MakePrivate(dir); err != nil {
-				return gate.Result{}, err
+				return terms.Result{}, err
 			}
-			made.Store(&gate.StageDir{Node: j.n.Name, Dir: dir})
+			made.Store(&terms.StageDir{Node: j.n.Name, Dir: dir})
 			if over.Swap(true) { // the caller has gone
 				f.Discard(dir)
-				return gate.Result{}, ctx.Err()
+				return terms.Result{}, ctx.Err()
 			}
-			return gate.Result{Value: abi.StageResponse{Dir: dir}, Stage: made.Load()}, nil
+			return terms.Result{Value: abi.StageResponse{Dir: dir}, Stage: made.Load()}, nil
 		})
 	if err != nil && over.Swap(true) { // it was made, and nobody will be told
-		c := &gate.Call{Stages: []gate.StageDir{*made.Load()}}
+		c := &terms.Call{Stages: []terms.StageDir{*made.Load()}}
 		j.n.Go(func() { j.r.End(context.WithoutCancel(ctx), c) })
 	}
 	return res, err
@@ -52,7 +52,7 @@ func (j *job) stage(ctx context.Context) (gate.Result, error) {
 
 // End removes the staging directories of a call. What cannot be removed now stays recorded, for
 // [Remote.Leftovers].
-func (r *Remote) End(ctx context.Context, c *gate.Call) {
+func (r *Remote) End(ctx context.Context, c *terms.Call) {
 	for _, s := range c.Stages {
 		if r.ledger.InUse(s) {
 			ctx, cancel := context.WithTimeout(ctx, r.opts.StepTimeout)
@@ -65,7 +65,7 @@ func (r *Remote) End(ctx context.Context, c *gate.Call) {
 
 // discard removes one of the leftovers: a directory on a node, or, where the node is "", a file of
 // the workspace. It succeeds if nothing is there any more.
-func (r *Remote) discard(ctx context.Context, at gate.StageDir) (gate.Result, error) {
+func (r *Remote) discard(ctx context.Context, at terms.StageDir) (terms.Result, error) {
 	err := r.ledger.CheckLeftover(ctx, at)
 	there := false
 	switch {
@@ -76,18 +76,18 @@ func (r *Remote) discard(ctx context.Context, at gate.StageDir) (gate.Result, er
 		there, err = r.remove(ctx, at)
 	}
 	if err != nil {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
 	if there {
 		r.ledger.Disown(at, true)
 	} else {
 		r.ledger.Missing(at)
 	}
-	return gate.Result{Value: struct{}{}}, nil
+	return terms.Result{Value: struct{}{}}, nil
 }
 
 // remove removes a directory of ours from a node. It reports whether it was there.
-func (r *Remote) remove(ctx context.Context, at gate.StageDir) (there bool, err error) {
+func (r *Remote) remove(ctx context.Context, at terms.StageDir) (there bool, err error) {
 	n, done, err := r.enter(at.Node)
 	if err != nil {
 		return false, err

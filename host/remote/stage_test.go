@@ -12,33 +12,33 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // ledger records what a Remote makes and removes, as a store does.
 type ledger struct {
 	sync.Mutex
-	left map[gate.StageDir]bool
+	left map[terms.StageDir]bool
 }
 
 func (l *ledger) options(o *Options) {
-	l.left = map[gate.StageDir]bool{}
+	l.left = map[terms.StageDir]bool{}
 	o.HostID = "0123abcd"
 	o.Made = func(node, name string) error {
 		l.Lock()
 		defer l.Unlock()
-		l.left[gate.StageDir{Node: node, Dir: name}] = true
+		l.left[terms.StageDir{Node: node, Dir: name}] = true
 		return nil
 	}
 	o.Removed = func(node, name string) {
 		l.Lock()
 		defer l.Unlock()
-		delete(l.left, gate.StageDir{Node: node, Dir: name})
+		delete(l.left, terms.StageDir{Node: node, Dir: name})
 	}
-	o.Dead = func(context.Context) (all []gate.StageDir, err error) {
+	o.Dead = func(context.Context) (all []terms.StageDir, err error) {
 		return l.names(), nil
 	}
 }
@@ -50,7 +50,7 @@ func discard(t *testing.T, r *Remote, node, name string) error {
 	return err
 }
 
-func (l *ledger) names() (all []gate.StageDir) {
+func (l *ledger) names() (all []terms.StageDir) {
 	l.Lock()
 	defer l.Unlock()
 	return slices.Collect(maps.Keys(l.left))
@@ -105,7 +105,7 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 			t.Errorf("left in %s: %v", dir, left)
 		}
 	}
-	refused(t, discard(t, second, "n1", res.Stage.Dir), "not_found", gate.Failed)
+	refused(t, discard(t, second, "n1", res.Stage.Dir), "not_found", terms.Failed)
 	o.Made("n1", res.Stage.Dir)
 	if err := discard(t, second, "n1", res.Stage.Dir); err != nil {
 		t.Errorf("what is gone already: %v", err)
@@ -123,7 +123,7 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 	write(t, plain, []byte("a file"))
 	unrecorded := filepath.Join(root, "caponier-0123abcd00000000"+hex("6"))
 	os.Mkdir(unrecorded, 0o700)
-	for _, at := range []gate.StageDir{{Node: "n1", Dir: linked}, {Node: "n1", Dir: plain},
+	for _, at := range []terms.StageDir{{Node: "n1", Dir: linked}, {Node: "n1", Dir: plain},
 		{Dir: "../" + partial("5")}, {Node: "n9", Dir: linked}} {
 		o.Made(at.Node, at.Dir)
 		defer o.Removed(at.Node, at.Dir)
@@ -150,13 +150,13 @@ func TestWhatADeadProcessLeftIsRemovedByTheNextOne(t *testing.T) {
 				}
 				return
 			}
-			refused(t, err, c.code, gate.Failed)
+			refused(t, err, c.code, terms.Failed)
 		})
 	}
 	if _, err := os.Stat(victim + "/f"); err != nil {
 		t.Errorf("a link was followed: %v", err)
 	}
-	second.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*mine.Stage}})
+	second.End(t.Context(), &terms.Call{Stages: []terms.StageDir{*mine.Stage}})
 	if left := book.names(); len(left) != 4 {
 		t.Errorf("recorded after the end of the call: %v", left)
 	}
@@ -178,7 +178,7 @@ func TestNothingIsMadeThatCannotBeRecorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := do(t.Context(), r, op, yellow)
-			refused(t, err, "internal", gate.Failed, "the store is away", "nothing was done")
+			refused(t, err, "internal", terms.Failed, "the store is away", "nothing was done")
 		})
 	}
 	if left, _ := os.ReadDir(root); len(left) != 1 {
@@ -196,7 +196,7 @@ func TestStageOfACallThatIsCancelledDoesNotStay(t *testing.T) {
 		res, err := do(ctx, r, abi.Stage{OnNode: on("n1")}, yellow)
 		cancel()
 		if err == nil {
-			r.End(t.Context(), &gate.Call{Stages: []gate.StageDir{*res.Stage}})
+			r.End(t.Context(), &terms.Call{Stages: []terms.StageDir{*res.Stage}})
 		}
 	}
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -217,7 +217,7 @@ func TestEndRemovesOnlyItsOwn(t *testing.T) {
 	write(t, d+"/f", nil)
 	r.End(
 		t.Context(),
-		&gate.Call{Stages: []gate.StageDir{{Node: "n1", Dir: d}, {Node: "nowhere", Dir: d}}},
+		&terms.Call{Stages: []terms.StageDir{{Node: "n1", Dir: d}, {Node: "nowhere", Dir: d}}},
 	)
 	if _, err := os.Stat(d + "/f"); err != nil {
 		t.Error(err)

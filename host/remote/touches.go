@@ -5,17 +5,17 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/command"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/survey"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // maxSurvey is the size of one answer: the list of guests of a large cluster.
 const maxSurvey = 4 << 20
 
 // touched asks a node what these are.
-func touched(ctx context.Context, run ask, node string, lacks []string) ([]gate.Touched, error) {
+func touched(ctx context.Context, run ask, node string, lacks []string) ([]terms.Touched, error) {
 	out := func(ctx context.Context, argv ...string) ([]byte, error) {
 		e, err := run(ctx, argv)
 		switch {
@@ -27,7 +27,7 @@ func touched(ctx context.Context, run ask, node string, lacks []string) ([]gate.
 		return e.Stdout, nil
 	}
 	all, err := survey.Of(ctx, out, node, lacks)
-	op := (*gate.OpError)(nil)
+	op := (*terms.OpError)(nil)
 	switch {
 	case errors.As(err, &op):
 		return nil, effect.Failed(op.Code, "asking %s what is touched: %s", node, op.Message)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -33,7 +33,7 @@ func TestADiskThatIsFull(t *testing.T) {
 				abi.SFTPPut{OnNode: on("n1"), Path: d + "/f", Local: "up", Overwrite: true},
 				yellow,
 			)
-			refused(t, err, "disk_full", gate.Failed, "no space is left")
+			refused(t, err, "disk_full", terms.Failed, "no space is left")
 			if old, _ := os.ReadFile(d + "/f"); string(old) != "old" {
 				t.Errorf("the file now holds %d bytes", len(old))
 			}
@@ -77,7 +77,7 @@ func TestARealDiskThatIsFull(t *testing.T) {
 				abi.SFTPPut{OnNode: on("n1"), Path: small + "/up", Local: "up"},
 				yellow,
 			)
-			refused(t, err, "disk_full", gate.Failed)
+			refused(t, err, "disk_full", terms.Failed)
 			if left, _ := os.ReadDir(small); len(left) != 1 {
 				t.Errorf("left behind: %v", left)
 			}
@@ -95,7 +95,7 @@ func TestARealDiskThatIsFull(t *testing.T) {
 				abi.SFTPGet{OnNode: on("n1"), Path: file, Local: "f"},
 				yellow,
 			)
-			refused(t, err, "disk_full", gate.Failed)
+			refused(t, err, "disk_full", terms.Failed)
 			if left, _ := os.ReadDir(small + "/agent-a"); len(left) != 0 {
 				t.Errorf("left behind: %v", left)
 			}

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/command"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const (
@@ -41,22 +41,23 @@ type unitNames struct {
 // not exist has one name. Answers are kept for unitTime.
 func (u *units) of(
 	ctx context.Context, run ask, node string, asked []string,
-) (gate.Facts, error) {
+) (terms.Facts, error) {
 	all := []string{}
 	for _, name := range asked {
 		if !unitName.MatchString(name) {
-			return gate.Facts{}, effect.Failed("bad_input", "%q is not the name of a unit", name)
+			return terms.Facts{}, effect.Failed("bad_input", "%q is not the name of a unit", name)
 		}
 		names, known := u.get(name, time.Now())
 		if !known {
 			now := time.Now()
 			out, err := run(ctx, []string{"systemctl", "show", "--property=Id,Names", "--", name})
 			if err != nil {
-				return gate.Facts{}, err
+				return terms.Facts{}, err
 			}
 			if names = readNames(string(out.Stdout)); out.Exit != 0 || names == nil {
-				return gate.Facts{}, effect.Failed("failed", "asking %s for the names of unit %s: "+
-					"systemctl ended with exit code %d: %q", node, name, out.Exit,
+				return terms.Facts{}, effect.Failed("failed",
+					"asking %s for the names of unit %s: "+
+						"systemctl ended with exit code %d: %q", node, name, out.Exit,
 					command.Clip(out.Stderr))
 			}
 			u.put(name, unitNames{names, now.Add(unitTime)})
@@ -64,7 +65,7 @@ func (u *units) of(
 		all = append(all, names...)
 	}
 	slices.Sort(all)
-	return gate.Facts{Units: slices.Compact(all)}, nil
+	return terms.Facts{Units: slices.Compact(all)}, nil
 }
 
 func (u *units) get(name string, now time.Time) ([]string, bool) {

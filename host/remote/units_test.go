@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -28,9 +28,9 @@ func TestUnitsAreNamedByTheirNode(t *testing.T) {
 	}})
 	r := newRemote(t, s)
 	look := func(units ...string) ([]string, error) {
-		q := gate.Question{Kind: gate.KindOperation, Phase: gate.PhaseLookup, Units: units,
+		q := terms.Question{Kind: terms.KindOperation, Phase: terms.PhaseLookup, Units: units,
 			Op:  abi.SSHExec{OnNode: on("n1"), Argv: []string{"systemctl", "restart", "sshd"}},
-			Cmd: &gate.Command{}, Call: &gate.Call{Principal: gate.Principal{ID: "p"}}}
+			Cmd: &terms.Command{}, Call: &terms.Call{Principal: terms.Principal{ID: "p"}}}
 		f, err := r.Lookup(t.Context(), q)
 		return f.Units, err
 	}
@@ -57,7 +57,7 @@ func TestUnitsAreNamedByTheirNode(t *testing.T) {
 	for _, name := range []string{"", "-x", "*", "a b", "a'b", "a\nb", "a;b",
 		strings.Repeat("a", 300)} {
 		_, err := look(name)
-		refused(t, err, "bad_input", gate.Failed)
+		refused(t, err, "bad_input", terms.Failed)
 	}
 	if asked != before {
 		t.Error("the node was asked for what is no name of a unit")

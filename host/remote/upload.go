@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/pkg/sftp"
 )
@@ -35,13 +35,13 @@ type upload struct {
 	screen io.WriteCloser // of the question; may be nil
 }
 
-func (v *visit) write(op abi.SFTPWrite) (gate.Result, error) {
+func (v *visit) write(op abi.SFTPWrite) (terms.Result, error) {
 	data, err := op.Data.Bytes()
 	if err != nil {
-		return gate.Result{}, effect.Failed("bad_input", "data: %v", err)
+		return terms.Result{}, effect.Failed("bad_input", "data: %v", err)
 	}
 	if limit := min(v.job.max, maxData); int64(len(data)) > limit {
-		return gate.Result{}, effect.Failed("too_large",
+		return terms.Result{}, effect.Failed("too_large",
 			"%d bytes are more than the %d that are allowed",
 			len(data), limit)
 	}
@@ -49,30 +49,31 @@ func (v *visit) write(op abi.SFTPWrite) (gate.Result, error) {
 		overwrite: op.Overwrite})
 }
 
-func (v *visit) upload(op abi.SFTPPut) (gate.Result, error) {
+func (v *visit) upload(op abi.SFTPPut) (terms.Result, error) {
 	root, err := v.job.r.workspace.Open(v.job.q.Call.Principal.ID)
 	if err != nil {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
 	defer root.Close()
 	src, size, err := files.Source(root, op.Local)
 	if err != nil {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
 	defer src.Close()
 	switch decided := v.job.q.Facts.File.LocalBytes; {
 	case size > v.job.max:
-		return gate.Result{}, effect.Failed("too_large", "local %q has %d bytes, %d are allowed",
+		return terms.Result{}, effect.Failed("too_large", "local %q has %d bytes, %d are allowed",
 			op.Local, size, v.job.max)
 	case size != decided:
-		return gate.Result{}, effect.Failed("changed",
+		return terms.Result{}, effect.Failed("changed",
 			"local %q had %d bytes when it was decided and "+
 				"has %d now; nothing was sent", op.Local, decided, size)
 	}
 	digest := v.job.q.Call.Files[op.Local]
 	if digest == "" {
-		return gate.Result{}, effect.Failed("changed", "local %q is not among the files that were "+
-			"there when the call was decided; nothing was sent", op.Local)
+		return terms.Result{}, effect.Failed("changed",
+			"local %q is not among the files that were "+
+				"there when the call was decided; nothing was sent", op.Local)
 	}
 	u := upload{src: src, size: size, mode: op.Mode, overwrite: op.Overwrite, digest: digest,
 		screen: v.job.q.Screen}
@@ -84,7 +85,7 @@ func (v *visit) upload(op abi.SFTPPut) (gate.Result, error) {
 
 // put writes a file beside its place, in a directory that only the login user can enter, makes sure
 // that all of it arrived, and then renames it. Until the rename, nothing at the place has changed.
-func (v *visit) put(u upload) (res gate.Result, err error) {
+func (v *visit) put(u upload) (res terms.Result, err error) {
 	if v.now.Exists {
 		if err := v.mustBe("file"); err != nil {
 			return res, err
@@ -123,7 +124,7 @@ func (v *visit) put(u upload) (res gate.Result, err error) {
 	if !v.pledge.Send() {
 		return res, v.ctx.Err()
 	}
-	return gate.Result{Value: w, Bytes: w.Bytes, SHA256: w.SHA256}, v.rename(partial, u, mode)
+	return terms.Result{Value: w, Bytes: w.Bytes, SHA256: w.SHA256}, v.rename(partial, u, mode)
 }
 
 // makeParents makes the directories above the file that are missing. They stay if what follows

@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
 	"github.com/caponier-mcp/caponier/host/remote/internal/files"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -23,7 +23,7 @@ type visit struct {
 	path   string // as the plugin wrote it
 	link   bool   // the last part of the path is not followed
 	ahead  bool   // directories above the path may be missing
-	now    gate.FileFacts
+	now    terms.FileFacts
 	info   fs.FileInfo // nil where nothing is
 }
 
@@ -53,14 +53,14 @@ func (v *visit) check() (err error) {
 	return nil
 }
 
-func look(f *files.Session, p string, link, ahead bool) (gate.FileFacts, fs.FileInfo, error) {
+func look(f *files.Session, p string, link, ahead bool) (terms.FileFacts, fs.FileInfo, error) {
 	if ahead {
 		return f.LookBelow(p)
 	}
 	return f.Look(p, !link)
 }
 
-func describe(f gate.FileFacts) string {
+func describe(f terms.FileFacts) string {
 	if !f.Exists {
 		return fmt.Sprintf("%q, which does not exist,", f.RealPath)
 	}
@@ -79,30 +79,30 @@ func (v *visit) mustBe(types ...string) error {
 	return nil
 }
 
-func (v *visit) stat() (gate.Result, error) {
+func (v *visit) stat() (terms.Result, error) {
 	if v.info == nil {
-		return gate.Result{}, fs.ErrNotExist
+		return terms.Result{}, fs.ErrNotExist
 	}
 	info := files.Info(v.info)
 	info.Name, info.NameB64, info.RealPath = "", "", v.now.RealPath
-	return gate.Result{Value: info}, nil
+	return terms.Result{Value: info}, nil
 }
 
-func (v *visit) list(limit int) (gate.Result, error) {
+func (v *visit) list(limit int) (terms.Result, error) {
 	if err := v.mustBe("dir"); err != nil {
-		return gate.Result{}, err
+		return terms.Result{}, err
 	}
 	infos, cut, err := v.Entries(v.ctx, v.now.RealPath, limit)
 	res := abi.ListResponse{Entries: []abi.FileInfo{}, Truncated: cut}
 	for _, i := range infos {
 		res.Entries = append(res.Entries, files.Info(i))
 	}
-	return gate.Result{Value: res}, err
+	return terms.Result{Value: res}, err
 }
 
 // remove removes one file or link, and makes sure that it is gone.
-func (v *visit) remove() (gate.Result, error) {
-	done := gate.Result{Value: struct{}{}}
+func (v *visit) remove() (terms.Result, error) {
+	done := terms.Result{Value: struct{}{}}
 	if err := v.mustBe("file", "symlink"); err != nil {
 		return done, err
 	}

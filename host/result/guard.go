@@ -14,12 +14,13 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // Returned describes a result: of the operation of Question, or of its call if it has no operation.
 type Returned struct {
-	Question gate.Question
+	Question terms.Question
 	Bytes    int64
 	Exit     *int
 	Saved    bool // a file or blob, which is handed over as it is or not at all
@@ -30,7 +31,7 @@ type Returned struct {
 // detector that hit has another action than allow and mask.
 type Answer struct {
 	Actions map[string]string
-	Denied  []gate.Reason
+	Denied  []terms.Reason
 }
 
 // Policy is asked by a Guard. An error refuses.
@@ -44,12 +45,12 @@ type Policy interface {
 type Guard struct {
 	Policy Policy
 	Budget time.Duration // of the detectors, for one result; 0 is 10 seconds
-	Mode   func(context.Context) gate.Mode
+	Mode   func(context.Context) terms.Mode
 }
 
 // Executors returns executors that do what the given ones do, and hand on what policy lets pass.
-func (g *Guard) Executors(all map[string]gate.Executor) map[string]gate.Executor {
-	guarded := map[string]gate.Executor{}
+func (g *Guard) Executors(all map[string]terms.Executor) map[string]terms.Executor {
+	guarded := map[string]terms.Executor{}
 	for name, next := range all {
 		guarded[name] = executor{next, g}
 	}
@@ -57,20 +58,20 @@ func (g *Guard) Executors(all map[string]gate.Executor) map[string]gate.Executor
 }
 
 type executor struct {
-	gate.Executor
+	terms.Executor
 	*Guard
 }
 
-// Execute implements gate.Executor.
-func (e executor) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
-	gate.Result, error) {
+// Execute implements terms.Executor.
+func (e executor) Execute(ctx context.Context, q terms.Question, d terms.Decision) (
+	terms.Result, error) {
 	if writesMask(q.Op) {
-		return gate.Result{}, gate.Fail("masked", "%s would write %s…], which stands for a "+
+		return terms.Result{}, terms.Fail("masked", "%s would write %s…], which stands for a "+
 			"secret that was kept back; nothing was done", q.Op.Import(), marker)
 	}
 	set, always, err := e.Policy.Detectors(ctx)
 	if err != nil {
-		return gate.Result{}, gate.Fail(code, "no detectors: %v; nothing was done", err)
+		return terms.Result{}, terms.Fail(code, "no detectors: %v; nothing was done", err)
 	}
 	j := job{Guard: e.Guard, set: set, always: always, r: Returned{Question: q}}
 	saved := &screen{masker: set.masker(ctx, io.Discard), ctx: ctx, job: j}
@@ -81,7 +82,7 @@ func (e executor) Execute(ctx context.Context, q gate.Question, d gate.Decision)
 		asked.Screen = &unmasked{name: op.Local}
 	case abi.Ask:
 		if hits, err := j.question(ctx, op); err != nil {
-			return gate.Result{Hits: hits}, err
+			return terms.Result{Hits: hits}, err
 		}
 	}
 	res, err := e.Executor.Execute(ctx, asked, d)
@@ -109,13 +110,13 @@ type runner struct {
 }
 
 // Run implements gate.Runner.
-func (r runner) Run(ctx context.Context, call *gate.Running) (gate.Output, error) {
+func (r runner) Run(ctx context.Context, call *gate.Running) (terms.Output, error) {
 	set, always, err := r.Policy.Detectors(ctx)
 	if err != nil {
-		return gate.Output{}, gate.Fail(code, "no detectors: %v; nothing was done", err)
+		return terms.Output{}, terms.Fail(code, "no detectors: %v; nothing was done", err)
 	}
 	out, err := r.Runner.Run(ctx, call)
-	q := gate.Question{ID: call.Call.ID, Kind: gate.KindCall, Call: call.Call, Time: time.Now()}
+	q := terms.Question{ID: call.Call.ID, Kind: terms.KindCall, Call: call.Call, Time: time.Now()}
 	if r.Mode != nil {
 		q.Mode = r.Mode(ctx)
 	}
@@ -145,8 +146,8 @@ type job struct {
 }
 
 // decide examines the texts that each visits, asks policy if necessary, and lets each put masks
-// into them. If it returns an error, a *gate.OpError, nothing may be returned.
-func (j job) decide(ctx context.Context, each func(edit)) ([]gate.Hit, error) {
+// into them. If it returns an error, a *terms.OpError, nothing may be returned.
+func (j job) decide(ctx context.Context, each func(edit)) ([]terms.Hit, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(j.Budget, 10*time.Second))
 	defer cancel()
 	var failed error
@@ -179,7 +180,7 @@ func (j job) decide(ctx context.Context, each func(edit)) ([]gate.Hit, error) {
 }
 
 // ask has policy decide about the hits.
-func (j job) ask(ctx context.Context) (found []gate.Hit, actions map[string]string, err error) {
+func (j job) ask(ctx context.Context) (found []terms.Hit, actions map[string]string, err error) {
 	if len(j.r.Hits) == 0 && !j.always {
 		return nil, nil, nil
 	}
@@ -191,7 +192,7 @@ func (j job) ask(ctx context.Context) (found []gate.Hit, actions map[string]stri
 			action = "refuse"
 			why = append(why, fmt.Sprintf("%s (%d)", name, j.r.Hits[name]))
 		}
-		found = append(found, gate.Hit{Detector: name, Count: j.r.Hits[name], Action: action})
+		found = append(found, terms.Hit{Detector: name, Count: j.r.Hits[name], Action: action})
 	}
 	for _, d := range a.Denied {
 		why = append(why, d.Msg+" ("+d.ID+")")
@@ -206,8 +207,8 @@ func (j job) ask(ctx context.Context) (found []gate.Hit, actions map[string]stri
 }
 
 // failure masks the text of an error.
-func (j job) failure(ctx context.Context, err error) ([]gate.Hit, error) {
-	op, broke := (*gate.OpError)(nil), (*gate.PluginError)(nil)
+func (j job) failure(ctx context.Context, err error) ([]terms.Hit, error) {
+	op, broke := (*terms.OpError)(nil), (*terms.PluginError)(nil)
 	switch {
 	case errors.As(err, &op):
 		said := *op
@@ -228,7 +229,7 @@ func (j job) failure(ctx context.Context, err error) ([]gate.Hit, error) {
 }
 
 // question decides what a plugin asks the client's user, which is put as it is or not at all.
-func (j job) question(ctx context.Context, op abi.Ask) (found []gate.Hit, err error) {
+func (j job) question(ctx context.Context, op abi.Ask) (found []terms.Hit, err error) {
 	text, err := abi.Encode(op.Schema)
 	if err != nil {
 		return nil, j.withheld("%v", err)
@@ -266,7 +267,7 @@ func (j job) withheld(format string, args ...any) error {
 	if _, asks := j.r.Question.Op.(abi.Ask); asks {
 		what = "the user is not asked: "
 	}
-	return gate.Fail(code, what+format, args...)
+	return terms.Fail(code, what+format, args...)
 }
 
 // screen sees what an operation saves.
@@ -275,7 +276,7 @@ type screen struct {
 	ctx    context.Context
 	job    job
 	closed bool
-	found  []gate.Hit
+	found  []terms.Hit
 }
 
 // Write implements io.Writer.
@@ -313,7 +314,7 @@ func (u *unmasked) Write(b []byte) (int, error) {
 // Close reports a mask.
 func (u *unmasked) Close() error {
 	if u.mask {
-		return gate.Fail("masked", "local %q has %s…], which stands for a secret that was kept "+
+		return terms.Fail("masked", "local %q has %s…], which stands for a secret that was kept "+
 			"back; nothing was changed on the node", u.name, marker)
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/result"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -23,7 +24,7 @@ type rules struct {
 	action string
 	always bool
 	err    error
-	deny   []gate.Reason
+	deny   []terms.Reason
 	asked  int
 	last   result.Returned
 }
@@ -45,35 +46,39 @@ func (r *rules) Returns(_ context.Context, asked result.Returned) (result.Answer
 
 // node returns one result, or hands a file over.
 type node struct {
-	res   gate.Result
+	res   terms.Result
 	err   error
 	saves string
 	kept  bool
 	ran   bool
 }
 
-func (n *node) Lookup(context.Context, gate.Question) (gate.Facts, error) {
-	return gate.Facts{}, nil
+func (n *node) Lookup(context.Context, terms.Question) (terms.Facts, error) {
+	return terms.Facts{}, nil
 }
-func (n *node) End(context.Context, *gate.Call) {}
+func (n *node) End(context.Context, *terms.Call) {}
 
-func (n *node) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+func (n *node) Execute(
+	_ context.Context,
+	q terms.Question,
+	_ terms.Decision,
+) (terms.Result, error) {
 	n.ran = true
 	if n.saves != "" {
 		q.Screen.Write([]byte(n.saves[:len(n.saves)/2]))
 		q.Screen.Write([]byte(n.saves[len(n.saves)/2:]))
 		if err := q.Screen.Close(); err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 		n.kept = true
 	}
 	return n.res, n.err
 }
 
-func execute(r *rules, n *node, op abi.Op) (gate.Result, error) {
+func execute(r *rules, n *node, op abi.Op) (terms.Result, error) {
 	g := &result.Guard{Policy: r}
-	e := g.Executors(map[string]gate.Executor{op.Import(): n})[op.Import()]
-	return e.Execute(context.Background(), gate.Question{Op: op}, gate.Decision{Allow: true})
+	e := g.Executors(map[string]terms.Executor{op.Import(): n})[op.Import()]
+	return e.Execute(context.Background(), terms.Question{Op: op}, terms.Decision{Allow: true})
 }
 
 // made returns private keys of each form that the tools of a node write.
@@ -118,7 +123,7 @@ func TestKeysAreMaskedInEveryEncoding(t *testing.T) {
 		for form, text := range map[string]string{"text": key, "json": string(quoted),
 			"base64": base64.StdEncoding.EncodeToString([]byte(key)), "base64 lines": lines} {
 			r := &rules{action: "mask"}
-			res, err := execute(r, &node{res: gate.Result{Value: abi.ExecResponse{
+			res, err := execute(r, &node{res: terms.Result{Value: abi.ExecResponse{
 				Stdout: "before\n" + text + "\nafter"}}}, abi.SSHExec{})
 			if err != nil {
 				t.Fatalf("%s in %s: %v", name, form, err)
@@ -135,7 +140,7 @@ func TestKeysAreMaskedInEveryEncoding(t *testing.T) {
 		}
 		binary := abi.ReadResponse{}
 		binary.B64 = base64.StdEncoding.EncodeToString([]byte("\xff" + key))
-		res, err := execute(&rules{action: "mask"}, &node{res: gate.Result{Value: binary}},
+		res, err := execute(&rules{action: "mask"}, &node{res: terms.Result{Value: binary}},
 			abi.SFTPRead{})
 		b, _ := base64.StdEncoding.DecodeString(res.Value.(abi.ReadResponse).B64)
 		if err != nil || strings.Contains(string(b), inner(key)) || b[0] != 0xff {
@@ -148,8 +153,8 @@ const hash = "$6$salt$" + "0123456789abcdefghijABCDEFGHIJ./zyxwvutsrqponmlkjihgf
 	"10ZYXWVUTSRQPONMLKJI"
 
 func TestRefusedResultsAreNotReturned(t *testing.T) {
-	with := func() gate.Result {
-		return gate.Result{Value: abi.ExecResponse{Stdout: "root:" + hash}}
+	with := func() terms.Result {
+		return terms.Result{Value: abi.ExecResponse{Stdout: "root:" + hash}}
 	}
 	for name, row := range map[string]struct {
 		r    *rules
@@ -159,11 +164,11 @@ func TestRefusedResultsAreNotReturned(t *testing.T) {
 		"no action":      {&rules{}, "password_hash (1)"},
 		"unknown action": {&rules{action: "maskk"}, "password_hash (1)"},
 		"an error":       {&rules{action: "allow", err: errors.New("no answer")}, "no answer"},
-		"a rule": {&rules{action: "allow", deny: []gate.Reason{{ID: "site.x", Msg: "no"}}},
+		"a rule": {&rules{action: "allow", deny: []terms.Reason{{ID: "site.x", Msg: "no"}}},
 			"no (site.x)"},
 	} {
 		res, err := execute(row.r, &node{res: with()}, abi.SSHExec{})
-		op := (*gate.OpError)(nil)
+		op := (*terms.OpError)(nil)
 		if !errors.As(err, &op) || op.Code != "result_refused" ||
 			!strings.Contains(op.Message, row.want) || res.Value != nil ||
 			strings.Contains(err.Error(), hash) || res.Hits[0].Action == "mask" {
@@ -171,16 +176,16 @@ func TestRefusedResultsAreNotReturned(t *testing.T) {
 		}
 	}
 	res, err := execute(&rules{action: "allow"}, &node{res: with()}, abi.SSHExec{})
-	if err != nil || res.Value != with().Value || res.Hits[0] != (gate.Hit{
+	if err != nil || res.Value != with().Value || res.Hits[0] != (terms.Hit{
 		Detector: "password_hash", Count: 1, Action: "allow"}) {
 		t.Errorf("allowed: %v, %v", res, err)
 	}
 	r := &rules{}
-	if execute(r, &node{res: gate.Result{Value: abi.ExecResponse{Stdout: "up"}}},
+	if execute(r, &node{res: terms.Result{Value: abi.ExecResponse{Stdout: "up"}}},
 		abi.SSHExec{}); r.asked != 0 {
 		t.Error("policy is asked about nothing")
 	}
-	n := &node{err: gate.Fail("failed", "it said root:%s", hash)}
+	n := &node{err: terms.Fail("failed", "it said root:%s", hash)}
 	if _, err := execute(&rules{action: "mask"}, n, abi.SSHExec{}); err == nil ||
 		strings.Contains(err.Error(), hash) || !strings.Contains(err.Error(), "it said root:[") {
 		t.Errorf("an error tells: %v", err)
@@ -310,8 +315,8 @@ type plugin struct {
 	out string
 }
 
-func (p plugin) Run(context.Context, *gate.Running) (gate.Output, error) {
-	return gate.Output{JSON: json.RawMessage(p.out)}, nil
+func (p plugin) Run(context.Context, *gate.Running) (terms.Output, error) {
+	return terms.Output{JSON: json.RawMessage(p.out)}, nil
 }
 
 // A secret that comes together in the output is found there, however JSON writes it.
@@ -334,7 +339,7 @@ func TestTheWholeOutputIsExamined(t *testing.T) {
 	} {
 		g := &result.Guard{Policy: &rules{action: "mask"}}
 		got, err := g.Runner(plugin{out: out}).Run(context.Background(),
-			&gate.Running{Call: &gate.Call{}})
+			&gate.Running{Call: &terms.Call{}})
 		text := string(got.JSON)
 		for _, secret := range []string{hash, escaped, "SECRETSECRET", in64} {
 			if err != nil || strings.Contains(text, secret) || len(got.Hits) != 1 {
@@ -349,7 +354,7 @@ func TestTheWholeOutputIsExamined(t *testing.T) {
 	}
 	plain := `{"structured": {"a":"x\u00e9<b>", "n": 1.0}}`
 	got, err := (&result.Guard{Policy: &rules{}}).Runner(plugin{out: plain}).Run(
-		context.Background(), &gate.Running{Call: &gate.Call{}})
+		context.Background(), &gate.Running{Call: &terms.Call{}})
 	if err != nil || string(got.JSON) != `{"structured":{"a":"xé<b>","n":1.0}}` {
 		t.Errorf("what holds no secret is changed: %s, %v", got.JSON, err)
 	}

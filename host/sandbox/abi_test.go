@@ -16,6 +16,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -66,13 +67,13 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
 			tool := h.add(asker(name, requests[name]).bytes())
-			h.execute = func(q gate.Question) (gate.Result, error) {
+			h.execute = func(q terms.Question) (terms.Result, error) {
 				if r := h.records[len(h.records)-1]; r.Type != "intent" || r.Op != name ||
 					q.Op.Import() != name {
 					t.Errorf("%s is done when the last record is %s of %q", q.Op.Import(), r.Type,
 						r.Op)
 				}
-				return gate.Result{}, nil
+				return terms.Result{}, nil
 			}
 			a := h.call(tool, object{})
 			want(t, a, "")
@@ -82,25 +83,25 @@ func TestEveryOperationGoesThroughTheDoor(t *testing.T) {
 			}
 			for says, stop := range map[string]func(){
 				`"failed":["test.no"]`: func() {
-					h.decide = func(q gate.Question) gate.Decision {
-						if q.Kind == gate.KindCall {
-							return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}
+					h.decide = func(q terms.Question) terms.Decision {
+						if q.Kind == terms.KindCall {
+							return terms.Decision{Allow: true, Tier: terms.Green, Revision: "test"}
 						}
-						return gate.Decision{
-							Tier: gate.Green, Failed: []string{"test.no"}, Revision: "test",
+						return terms.Decision{
+							Tier: terms.Green, Failed: []string{"test.no"}, Revision: "test",
 						}
 					}
 				},
 				`"failed":[`: func() {
-					h.decide = func(q gate.Question) gate.Decision {
-						return gate.Decision{
-							Allow: q.Kind == gate.KindCall, Tier: gate.Green,
-							Revision: map[bool]string{true: "test"}[q.Kind == gate.KindCall],
+					h.decide = func(q terms.Question) terms.Decision {
+						return terms.Decision{
+							Allow: q.Kind == terms.KindCall, Tier: terms.Green,
+							Revision: map[bool]string{true: "test"}[q.Kind == terms.KindCall],
 						}
 					}
 				}, // the zero decision
 				`journal`: func() {
-					h.intent = func(r gate.Record) error {
+					h.intent = func(r terms.Record) error {
 						if r.Op == name {
 							return errors.New("the disk is full")
 						}
@@ -130,7 +131,7 @@ type keeper struct {
 	kept *gate.Running
 }
 
-func (k *keeper) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+func (k *keeper) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	k.kept = r
 	return k.Sandbox.Run(ctx, r)
 }
@@ -156,11 +157,11 @@ func TestReEntry(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 64}) // one principal has a quarter of them
 	tool := h.add(asker("stage", requests["stage"]).bytes())
 	depth := 0
-	h.execute = func(gate.Question) (gate.Result, error) {
+	h.execute = func(terms.Question) (terms.Result, error) {
 		if depth++; depth < 10 {
 			want(t, h.call(tool, object{}), "")
 		}
-		return gate.Result{Value: object{"dir": fmt.Sprint(depth)}}, nil
+		return terms.Result{Value: object{"dir": fmt.Sprint(depth)}}, nil
 	}
 	a := h.call(tool, object{})
 	want(t, a, "")
@@ -198,8 +199,8 @@ func TestARequestIsReadOnce(t *testing.T) {
 		c32(8), callf(3), 0x1a, c32(64), c32(int64(len(requests["stage"]))), callf(1), c32('0'),
 		0x6a, 0x3a, 0, 0, c32(32), c32(1), callf(0), 0x1a, c32(0))
 	h := newHost(t, Options{})
-	h.execute = func(q gate.Question) (gate.Result, error) {
-		return gate.Result{Value: object{"dir": "/tmp/x"}}, nil
+	h.execute = func(q terms.Question) (terms.Result, error) {
+		return terms.Result{Value: object{"dir": "/tmp/x"}}, nil
 	}
 	a := h.call(h.add(g.bytes()), object{})
 	want(t, a, "")

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -109,7 +109,7 @@ func operations(m *meter.Module) []string {
 	return slices.Compact(names)
 }
 
-func checkDigest(p gate.Plugin, wasm []byte) error {
+func checkDigest(p terms.Plugin, wasm []byte) error {
 	if digest := fmt.Sprintf("sha256:%x", sha256.Sum256(wasm)); digest != p.Digest {
 		return fmt.Errorf("plugin %s: the module is %s, and plugins.lock says %s",
 			p.Name, digest, p.Digest)

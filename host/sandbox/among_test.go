@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/test/needs"
 )
 
@@ -89,8 +89,8 @@ func descriptors(t testing.TB) int {
 func among(
 	t testing.TB,
 	h *host,
-	good *gate.Tool,
-	bad map[string]*gate.Tool,
+	good *terms.Tool,
+	bad map[string]*terms.Tool,
 	n int,
 ) (took []time.Duration) {
 	const callers = 4
@@ -137,9 +137,9 @@ func among(
 	return took
 }
 
-func hostileHost(t testing.TB, breakAfter int) (*host, *gate.Tool, map[string]*gate.Tool) {
+func hostileHost(t testing.TB, breakAfter int) (*host, *terms.Tool, map[string]*terms.Tool) {
 	h := newHost(t, Options{BreakAfter: breakAfter, CacheDir: compileCache})
-	good, bad := h.add(goModule(t, "echo")), map[string]*gate.Tool{}
+	good, bad := h.add(goModule(t, "echo")), map[string]*terms.Tool{}
 	for name, g := range hostiles {
 		bad[name] = h.add(g.build().bytes())
 		if hostiles[name].ends == "budget" {
@@ -203,9 +203,9 @@ func at(sorted []time.Duration, percent int) time.Duration {
 func BenchmarkAmong(b *testing.B) {
 	for _, breaker := range []int{-1, 0} {
 		h, good, bad := hostileHost(b, breaker)
-		kinds := map[string]map[string]*gate.Tool{"all": bad}
+		kinds := map[string]map[string]*terms.Tool{"all": bad}
 		for name, tool := range bad {
-			kinds[name] = map[string]*gate.Tool{name: tool}
+			kinds[name] = map[string]*terms.Tool{name: tool}
 		}
 		for name, tools := range kinds {
 			benchmarkAmong(b, map[int]string{-1: "each runs/", 0: "breaker/"}[breaker]+name, h,
@@ -218,8 +218,8 @@ func benchmarkAmong(
 	b *testing.B,
 	name string,
 	h *host,
-	good *gate.Tool,
-	tools map[string]*gate.Tool,
+	good *terms.Tool,
+	tools map[string]*terms.Tool,
 ) {
 	b.Run(name, func(b *testing.B) {
 		var alone, took []time.Duration

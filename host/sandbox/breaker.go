@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // breaker refuses the calls of a principal whose calls break a plugin again and again, so that they
@@ -52,7 +52,7 @@ func (b *breaker) admit(principal string) (left time.Duration, broken int) {
 func (b *breaker) record(principal string, err error) (opened bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	broke := (*gate.PluginError)(nil)
+	broke := (*terms.PluginError)(nil)
 	switch {
 	case err == nil:
 		delete(b.by, principal)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -272,7 +273,7 @@ func BenchmarkStart(b *testing.B) {
 				if err := s.Add(tool.Plugin, wasm, abi.Operations()); err != nil {
 					b.Fatal(err)
 				}
-				c := &gate.Call{ID: "x", Tool: tool}
+				c := &terms.Call{ID: "x", Tool: tool}
 				c.Args.JSON = []byte(`{}`)
 				if _, err := s.Run(context.Background(), &gate.Running{Call: c}); err != nil {
 					b.Fatal(err)

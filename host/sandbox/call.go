@@ -12,8 +12,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero/api"
 )
@@ -40,7 +40,7 @@ const outOfRange = ^uint32(0)
 // door is what a running module can reach of the host: a *gate.Running while a call runs, and
 // noDoor otherwise.
 type door interface {
-	Operate(context.Context, abi.Op) (gate.Result, error)
+	Operate(context.Context, abi.Op) (terms.Result, error)
 	Log(level int, message string)
 	Progress(done, total float64, message string)
 }
@@ -49,9 +49,9 @@ type door interface {
 // neither a node nor a client.
 type noDoor struct{}
 
-func (noDoor) Operate(_ context.Context, op abi.Op) (gate.Result, error) {
-	return gate.Result{}, &gate.Refused{Kind: "operation", Op: op.Import(),
-		Failed: []string{"call.none"}, Denied: []gate.Reason{{ID: "call.none",
+func (noDoor) Operate(_ context.Context, op abi.Op) (terms.Result, error) {
+	return terms.Result{}, &terms.Refused{Kind: "operation", Op: op.Import(),
+		Failed: []string{"call.none"}, Denied: []terms.Reason{{ID: "call.none",
 			Msg: "there are no operations while a plugin starts or is described"}}}
 }
 func (noDoor) Log(int, string)                   {}
@@ -60,8 +60,8 @@ func (noDoor) Progress(float64, float64, string) {}
 // call is the state of one run of an instance. It lives in the context, never in the module.
 type call struct {
 	door    door
-	of      *gate.Call // nil while a plugin starts or is described
-	log     *moduleLog // nil for none
+	of      *terms.Call // nil while a plugin starts or is described
+	log     *moduleLog  // nil for none
 	env     *environment
 	input   []byte
 	inputAt int
@@ -70,7 +70,7 @@ type call struct {
 	over    bool
 	resp    []byte
 	respAt  int
-	notes   gate.Notes
+	notes   terms.Notes
 	ticks   int64
 	host    int   // units of work done by the host for the module, not yet counted as ticks
 	limit   int64 // units of a start, with 1 ns of sleep as a unit; 0 for none
@@ -211,7 +211,7 @@ func (c *call) operate(ctx context.Context, name string, request []byte, ok bool
 	if err != nil {
 		return c.fail(err)
 	}
-	var res gate.Result
+	var res terms.Result
 	c.meanwhile(ctx, func() { res, err = c.door.Operate(ctx, op) })
 	return c.respond(response(res, err))
 }
@@ -223,7 +223,7 @@ func (c *call) respond(status uint32, text []byte) uint32 {
 }
 
 // response is the status and the text of the response of an operation.
-func response(res gate.Result, err error) (uint32, []byte) {
+func response(res terms.Result, err error) (uint32, []byte) {
 	switch {
 	case err != nil:
 		return failure(err)
@@ -241,22 +241,22 @@ func (c *call) fail(err error) uint32 { return c.respond(failure(err)) }
 
 // failure is the status and the response of an operation that failed.
 func failure(err error) (uint32, []byte) {
-	var refused *gate.Refused
+	var refused *terms.Refused
 	var bad *abi.RequestError
-	var op *gate.OpError
+	var op *terms.OpError
 	switch {
 	case errors.As(err, &refused):
 		return encode(statusRefused, refused)
 	case errors.As(err, &bad):
 		return encode(statusBadRequest, bad)
-	case errors.Is(err, gate.ErrPending):
+	case errors.Is(err, terms.ErrPending):
 		return statusPending, nil
-	case errors.As(err, &op) && op.Outcome == gate.Unknown:
+	case errors.As(err, &op) && op.Outcome == terms.Unknown:
 		return encode(statusUnknown, op)
 	case errors.As(err, &op):
 		return encode(statusFailed, op)
 	}
-	return encode(statusFailed, gate.OpError{Code: "failed", Message: err.Error()})
+	return encode(statusFailed, terms.OpError{Code: "failed", Message: err.Error()})
 }
 
 // encode is the response with a value, and its status.
@@ -299,7 +299,7 @@ func (c *call) operateMany(ctx context.Context, name string, request []byte) uin
 		}
 		for i := range ops {
 			if ctx.Err() != nil { // the rest does not begin
-				status, text := failure(gate.Fail("cancelled", "the call has ended"))
+				status, text := failure(terms.Fail("cancelled", "the call has ended"))
 				all.Answers[i] = abi.Answer{Status: int(status), Response: text}
 				continue
 			}
@@ -313,10 +313,10 @@ func (c *call) operateMany(ctx context.Context, name string, request []byte) uin
 
 // guarded takes an operation through the door. A panic there ends the instance when it asks for one
 // operation; here it must not end the host.
-func guarded(ctx context.Context, d door, op abi.Op) (res gate.Result, err error) {
+func guarded(ctx context.Context, d door, op abi.Op) (res terms.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = &gate.OpError{Code: "panic", Outcome: gate.Unknown,
+			err = &terms.OpError{Code: "panic", Outcome: terms.Unknown,
 				Message: fmt.Sprintf("the host panicked while doing this: %v", p)}
 		}
 	}()

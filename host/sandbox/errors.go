@@ -3,10 +3,10 @@ package sandbox
 import (
 	"fmt"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-// Codes of a *gate.PluginError.
+// Codes of a *terms.PluginError.
 const (
 	codeTrap        = "plugin_trap"
 	codeExit        = "plugin_exit"
@@ -16,5 +16,5 @@ const (
 )
 
 func broken(code, format string, a ...any) error {
-	return &gate.PluginError{Code: code, Message: fmt.Sprintf(format, a...)}
+	return &terms.PluginError{Code: code, Message: fmt.Sprintf(format, a...)}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 )
@@ -60,7 +61,7 @@ func importing() module {
 // run returns a function that calls a plugin in a fresh instance, without the door.
 func run(b *testing.B, h *host, wasm, input []byte) func() {
 	tool := h.add(wasm)
-	c := &gate.Call{ID: "x", Tool: tool}
+	c := &terms.Call{ID: "x", Tool: tool}
 	c.Args.JSON = input
 	return func() {
 		if _, err := h.box.Run(context.Background(), &gate.Running{Call: c}); err != nil {

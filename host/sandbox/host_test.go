@@ -17,6 +17,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -49,12 +50,12 @@ type host struct {
 	t       testing.TB
 	box     *Sandbox
 	door    *gate.Door
-	decide  func(gate.Question) gate.Decision // nil allows all
-	execute func(gate.Question) (gate.Result, error)
-	intent  func(gate.Record) error // nil writes
+	decide  func(terms.Question) terms.Decision // nil allows all
+	execute func(terms.Question) (terms.Result, error)
+	intent  func(terms.Record) error // nil writes
 
 	mu       sync.Mutex
-	records  []gate.Record
+	records  []terms.Record
 	executed []string
 }
 
@@ -77,33 +78,33 @@ func newHost(t testing.TB, o Options) *host {
 
 // openDoor puts the door before a runner.
 func (h *host) openDoor(r gate.Runner) {
-	execs := map[string]gate.Executor{}
+	execs := map[string]terms.Executor{}
 	for _, name := range abi.Operations() {
 		execs[name] = h
 	}
 	h.door = gate.New(
 		gate.Options{
 			Throttle:  &fair.Refusals{},
-			Nodes:     []gate.Node{{Name: "pve1", Cluster: "lab", Default: true}},
+			Nodes:     []terms.Node{{Name: "pve1", Cluster: "lab", Default: true}},
 			Decider:   h,
 			Journal:   h,
 			Ledger:    h,
 			Lowerer:   h,
 			Executors: execs,
-			Mode:      func(context.Context) gate.Mode { return gate.Mode{} },
+			Mode:      func(context.Context) terms.Mode { return terms.Mode{} },
 		},
 		r,
 	)
 }
 
-func (h *host) Decide(_ context.Context, q gate.Question) (gate.Decision, error) {
+func (h *host) Decide(_ context.Context, q terms.Question) (terms.Decision, error) {
 	if h.decide != nil {
 		return h.decide(q), nil
 	}
-	return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}, nil
+	return terms.Decision{Allow: true, Tier: terms.Green, Revision: "test"}, nil
 }
 
-func (h *host) Intent(_ context.Context, r gate.Record, _ bool) error {
+func (h *host) Intent(_ context.Context, r terms.Record, _ bool) error {
 	if h.intent != nil {
 		if err := h.intent(r); err != nil {
 			return err
@@ -111,28 +112,33 @@ func (h *host) Intent(_ context.Context, r gate.Record, _ bool) error {
 	}
 	return h.keep(r)
 }
-func (h *host) Outcome(_ context.Context, r gate.Record) error { return h.keep(r) }
-func (h *host) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (h *host) Outcome(_ context.Context, r terms.Record) error { return h.keep(r) }
+func (h *host) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
-func (h *host) Script(string) gate.Command {
-	return gate.Command{Form: "script", Lowered: gate.Lowered{Parsed: true}}
+func (h *host) Script(string) terms.Command {
+	return terms.Command{Form: "script", Lowered: terms.Lowered{Parsed: true}}
 }
-func (h *host) Argv(argv []string) gate.Command {
-	return gate.Command{
+func (h *host) Argv(argv []string) terms.Command {
+	return terms.Command{
 		Form:    "argv",
-		Lowered: gate.Lowered{Parsed: true, Calls: []gate.Simple{{Argv: argv, Static: true}}},
+		Lowered: terms.Lowered{Parsed: true, Calls: []terms.Simple{{Argv: argv, Static: true}}},
 	}
 }
 
 func (h *host) Lookup(
 	context.Context,
-	gate.Question,
-) (gate.Facts, error) {
-	return gate.Facts{}, nil
+	terms.Question,
+) (terms.Facts, error) {
+	return terms.Facts{}, nil
 }
-func (h *host) End(context.Context, *gate.Call) {}
-func (h *host) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+func (h *host) End(context.Context, *terms.Call) {}
+
+func (h *host) Execute(
+	_ context.Context,
+	q terms.Question,
+	_ terms.Decision,
+) (terms.Result, error) {
 	h.mu.Lock()
 	h.executed = append(h.executed, q.Op.Import())
 	h.mu.Unlock()
@@ -140,14 +146,14 @@ func (h *host) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gat
 		return h.execute(q)
 	}
 	if e, ok := q.Op.(abi.SSHExec); ok {
-		return gate.Result{
+		return terms.Result{
 			Value: map[string]any{"exit": 0, "stdout": e.Stdin, "stderr": "", "truncated": false},
 		}, nil
 	}
-	return gate.Result{}, nil
+	return terms.Result{}, nil
 }
 
-func (h *host) keep(r gate.Record) error {
+func (h *host) keep(r terms.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.Notes = nil // points into the whole output
@@ -156,7 +162,7 @@ func (h *host) keep(r gate.Record) error {
 }
 
 // add puts a module into the sandbox and returns a tool of it that may do everything.
-func (h *host) add(wasm []byte) *gate.Tool {
+func (h *host) add(wasm []byte) *terms.Tool {
 	h.t.Helper()
 	tool := toolOf(wasm)
 	if err := h.box.Add(tool.Plugin, wasm, abi.Operations()); err != nil {
@@ -165,29 +171,29 @@ func (h *host) add(wasm []byte) *gate.Tool {
 	return tool
 }
 
-func toolOf(wasm []byte) *gate.Tool {
+func toolOf(wasm []byte) *terms.Tool {
 	sum := sha256.Sum256(wasm)
-	return &gate.Tool{
+	return &terms.Tool{
 		Kind: "tool",
 		Name: "echo",
-		Plugin: gate.Plugin{
+		Plugin: terms.Plugin{
 			Name: "test", Version: "1", Digest: "sha256:" + hex.EncodeToString(sum[:]),
 		},
 		Imports:  abi.Operations(),
 		Budget:   10 * time.Second,
 		Validate: func(map[string]any) error { return nil },
-		Derive: func(gate.Principal, map[string]any) (t gate.Targets, c []gate.CommandText,
+		Derive: func(terms.Principal, map[string]any) (t terms.Targets, c []terms.CommandText,
 			err error) {
 			return
 		},
 	}
 }
 
-func (h *host) call(tool *gate.Tool, args any) gate.Answer {
+func (h *host) call(tool *terms.Tool, args any) terms.Answer {
 	return h.callWith(context.Background(), tool, args)
 }
 
-func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Answer {
+func (h *host) callWith(ctx context.Context, tool *terms.Tool, args any) terms.Answer {
 	h.t.Helper()
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -197,7 +203,7 @@ func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Ans
 		ctx,
 		gate.Request{
 			Source:    "test",
-			Principal: gate.Principal{ID: "p"},
+			Principal: terms.Principal{ID: "p"},
 			Tool:      tool,
 			Arguments: raw,
 		},
@@ -205,13 +211,13 @@ func (h *host) callWith(ctx context.Context, tool *gate.Tool, args any) gate.Ans
 }
 
 // callAs calls a tool without arguments as another principal.
-func (h *host) callAs(principal string, tool *gate.Tool) gate.Answer {
+func (h *host) callAs(principal string, tool *terms.Tool) terms.Answer {
 	return h.door.Call(context.Background(),
-		gate.Request{Source: "test", Principal: gate.Principal{ID: principal}, Tool: tool})
+		gate.Request{Source: "test", Principal: terms.Principal{ID: principal}, Tool: tool})
 }
 
 // want checks how a call ended.
-func want(t testing.TB, a gate.Answer, code string) {
+func want(t testing.TB, a terms.Answer, code string) {
 	t.Helper()
 	if got := ended(a); got != code {
 		t.Errorf("the call ended with %q (%v), want %q; output %d %.200s", got, a.Err, code,
@@ -219,10 +225,10 @@ func want(t testing.TB, a gate.Answer, code string) {
 	}
 }
 
-// ended says how a call ended: the code of a *gate.PluginError, "budget", "cancelled" or "".
-func ended(a gate.Answer) string {
-	var p *gate.PluginError
-	var b *gate.BudgetError
+// ended says how a call ended: the code of a *terms.PluginError, "budget", "cancelled" or "".
+func ended(a terms.Answer) string {
+	var p *terms.PluginError
+	var b *terms.BudgetError
 	switch {
 	case errors.As(a.Err, &p):
 		return p.Code
@@ -237,10 +243,10 @@ func ended(a gate.Answer) string {
 }
 
 // plugin returns the plugin of a tool.
-func (h *host) plugin(tool *gate.Tool) *plugin { return h.box.plugins[tool.Plugin.Digest] }
+func (h *host) plugin(tool *terms.Tool) *plugin { return h.box.plugins[tool.Plugin.Digest] }
 
 // ready waits until the plugin of a tool is ready.
-func (h *host) ready(tool *gate.Tool) {
+func (h *host) ready(tool *terms.Tool) {
 	h.t.Helper()
 	if err := h.box.Ready(context.Background(), tool, nil); err != nil {
 		h.t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var (
@@ -163,7 +163,7 @@ func TestCancelledCallsStopTheirInstance(t *testing.T) {
 	want(t, h.callTimed(tool, 50*time.Millisecond), "cancelled")
 }
 
-func (h *host) callTimed(tool *gate.Tool, after time.Duration) gate.Answer {
+func (h *host) callTimed(tool *terms.Tool, after time.Duration) terms.Answer {
 	ctx, cancel := context.WithCancel(context.Background())
 	stop := time.AfterFunc(after, cancel)
 	defer stop.Stop()

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -25,14 +25,14 @@ type recorder struct {
 	texts []string
 }
 
-func (r *recorder) Operate(_ context.Context, op abi.Op) (gate.Result, error) {
+func (r *recorder) Operate(_ context.Context, op abi.Op) (terms.Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ops = append(r.ops, op)
 	slices.SortStableFunc(r.ops, func(a, b abi.Op) int { // a list has no order
 		return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 	})
-	return gate.Result{Value: object{"x": strings.Repeat("y", 100)}}, nil
+	return terms.Result{Value: object{"x": strings.Repeat("y", 100)}}, nil
 }
 func (r *recorder) Log(_ int, text string)             { r.texts = append(r.texts, text) }
 func (r *recorder) Progress(_, _ float64, text string) { r.texts = append(r.texts, text) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestAGoModuleSurvivesTenThousandCallsOf64KiB(t *testing.T) {
@@ -316,11 +317,13 @@ func TestStatusesOfOperations(t *testing.T) {
 		want    string
 	}{
 		"a failure is 1": {
-			requests["ssh_exec"], &gate.OpError{Code: "denied", Message: "m", Outcome: gate.Failed},
+			requests["ssh_exec"], &terms.OpError{Code: "denied", Message: "m",
+				Outcome: terms.Failed},
 			`[1,{"code":"denied","message":"m"}]`,
 		},
 		"an unknown outcome is 3": {
-			requests["ssh_exec"], &gate.OpError{Code: "lost", Message: "m", Outcome: gate.Unknown},
+			requests["ssh_exec"], &terms.OpError{Code: "lost", Message: "m",
+				Outcome: terms.Unknown},
 			`[3,{"code":"lost","message":"m"}]`,
 		},
 		"an unknown field is 4": {`{"node":"pve1","argv":["true"],"host":"10.0.0.1"}`, nil, `[4,`},
@@ -332,7 +335,7 @@ func TestStatusesOfOperations(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, Options{})
-			h.execute = func(gate.Question) (gate.Result, error) { return gate.Result{}, c.err }
+			h.execute = func(terms.Question) (terms.Result, error) { return terms.Result{}, c.err }
 			a := h.call(h.add(asker("ssh_exec", c.request).bytes()), object{})
 			want(t, a, "")
 			if !strings.HasPrefix(string(a.Output.JSON), c.want) {
@@ -399,9 +402,9 @@ func TestPointerAbuse(t *testing.T) {
 func TestTheWaitForASlotEndsWithTheCall(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 1})
 	release := make(chan struct{})
-	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
+	h.execute = func(terms.Question) (terms.Result, error) { <-release; return terms.Result{}, nil }
 	tool := h.add(asker("ssh_exec", requests["ssh_exec"]).bytes())
-	done := make(chan gate.Answer)
+	done := make(chan terms.Answer)
 	go func() { done <- h.call(tool, object{}) }()
 	for used, _ := h.box.slots.Held(); used == 0; used, _ = h.box.slots.Held() {
 		time.Sleep(time.Millisecond)
@@ -416,7 +419,7 @@ func TestTheWaitForASlotEndsWithTheCall(t *testing.T) {
 func TestOnePluginLeavesSlotsForOthers(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 4})
 	release := make(chan struct{})
-	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
+	h.execute = func(terms.Question) (terms.Result, error) { <-release; return terms.Result{}, nil }
 	hanging := h.add(asker("stage", requests["stage"]).bytes())
 	good := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	var wg sync.WaitGroup
@@ -439,18 +442,18 @@ func TestOnePrincipalLeavesSlotsForOthers(t *testing.T) {
 	h := newHost(t, Options{MaxInstances: 8})
 	release := make(chan struct{})
 	var greedy, modest atomic.Int64 // instances that hang
-	h.execute = func(q gate.Question) (gate.Result, error) {
+	h.execute = func(q terms.Question) (terms.Result, error) {
 		map[string]*atomic.Int64{"greedy": &greedy, "modest": &modest}[q.Call.Principal.ID].Add(1)
 		<-release
-		return gate.Result{}, nil
+		return terms.Result{}, nil
 	}
-	var hanging []*gate.Tool
+	var hanging []*terms.Tool
 	for _, name := range []string{"stage", "ssh_exec", "ask"} {
 		hanging = append(hanging, h.add(asker(name, requests[name]).bytes()))
 	}
 	good := h.add(module{imports: []imported{output}, call: ok()}.bytes())
 	var wg sync.WaitGroup
-	flood := func(tool *gate.Tool, instances int64) {
+	flood := func(tool *terms.Tool, instances int64) {
 		for range 16 {
 			wg.Go(func() { want(t, h.callAs("greedy", tool), "") })
 		}
@@ -459,7 +462,7 @@ func TestOnePrincipalLeavesSlotsForOthers(t *testing.T) {
 		}
 	}
 	flood(hanging[0], 2) // half of the plugin's four
-	done := make(chan gate.Answer)
+	done := make(chan terms.Answer)
 	for range 2 { // another principal gets the other half at once
 		go func() { done <- h.callAs("modest", hanging[0]) }()
 	}
@@ -486,10 +489,10 @@ func TestOnePrincipalLeavesSlotsForOthers(t *testing.T) {
 
 func TestAWaitingQuestionIsStatus5WithoutAResponse(t *testing.T) {
 	c := &call{resp: []byte("old")}
-	if got := c.fail(gate.ErrPending); got != statusPending || len(c.resp) != 0 {
+	if got := c.fail(terms.ErrPending); got != statusPending || len(c.resp) != 0 {
 		t.Errorf("status %d with response %s", got, c.resp)
 	}
-	if got := c.fail(&gate.OpError{Code: "pending", Outcome: gate.Failed}); got != statusFailed {
+	if got := c.fail(&terms.OpError{Code: "pending", Outcome: terms.Failed}); got != statusFailed {
 		t.Errorf("an error that only calls itself pending: status %d", got)
 	}
 }
@@ -500,7 +503,7 @@ func TestTheInputHoldsTheRound(t *testing.T) {
 			t.Context(),
 			&gate.Running{
 				Round: round,
-				Call:  &gate.Call{Tool: &gate.Tool{}, Args: gate.Args{JSON: []byte("{}")}},
+				Call:  &terms.Call{Tool: &terms.Tool{}, Args: terms.Args{JSON: []byte("{}")}},
 			},
 		)
 		if err != nil || !strings.Contains(string(input), fmt.Sprintf(`"round":%d}`, round)) {
@@ -510,10 +513,10 @@ func TestTheInputHoldsTheRound(t *testing.T) {
 }
 
 func TestPluginGetsTheRenderingOfParsedTextForGuests(t *testing.T) {
-	parsed := gate.Lowered{Parsed: true}
-	input, err := callInput(t.Context(), &gate.Running{Call: &gate.Call{
-		Tool: &gate.Tool{}, Args: gate.Args{JSON: []byte("{}")},
-		Commands: []gate.Command{
+	parsed := terms.Lowered{Parsed: true}
+	input, err := callInput(t.Context(), &gate.Running{Call: &terms.Call{
+		Tool: &terms.Tool{}, Args: terms.Args{JSON: []byte("{}")},
+		Commands: []terms.Command{
 			{Arg: "command", Guest: true, Lowered: parsed, Rendered: "'ls' 'x'"},
 			{Arg: "raw", Guest: true}, {Arg: "node", Lowered: parsed, Rendered: "'df'"},
 		},
@@ -539,13 +542,13 @@ func TestRunAfterCloseIsRefused(t *testing.T) {
 func TestCloseWaitsForTheCallThatRuns(t *testing.T) {
 	h := newHost(t, Options{})
 	release, asked := make(chan struct{}), make(chan struct{})
-	h.execute = func(gate.Question) (gate.Result, error) {
+	h.execute = func(terms.Question) (terms.Result, error) {
 		close(asked)
 		<-release
-		return gate.Result{}, nil
+		return terms.Result{}, nil
 	}
 	tool := h.add(asker("stage", requests["stage"]).bytes())
-	done, closed := make(chan gate.Answer, 1), make(chan error, 1)
+	done, closed := make(chan terms.Answer, 1), make(chan error, 1)
 	go func() { done <- h.call(tool, object{}) }()
 	<-asked
 	go func() { closed <- h.box.Close(context.Background()) }()

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/caponier-mcp/caponier/sdk/abi/success"
 	"github.com/caponier-mcp/caponier/test/needs"
@@ -41,29 +41,29 @@ func behaving(t *testing.T) map[string][]byte {
 // behaviour.
 func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 	const odd = "quotes \" \\ / \n\t\r\b\f\x01\x1f <&> ünïcödé 日本 🙂 \u2028 end"
-	answer := func(v map[string]any, err error) func(gate.Question) (gate.Result, error) {
-		return func(gate.Question) (gate.Result, error) { return gate.Result{Value: v}, err }
+	answer := func(v map[string]any, err error) func(terms.Question) (terms.Result, error) {
+		return func(terms.Question) (terms.Result, error) { return terms.Result{Value: v}, err }
 	}
-	deny := func(q gate.Question) gate.Decision {
-		if q.Kind == gate.KindCall {
-			return gate.Decision{Allow: true, Tier: gate.Green, Revision: "test"}
+	deny := func(q terms.Question) terms.Decision {
+		if q.Kind == terms.KindCall {
+			return terms.Decision{Allow: true, Tier: terms.Green, Revision: "test"}
 		}
-		return gate.Decision{
-			Tier:     gate.Green,
-			Denied:   []gate.Reason{{ID: "test.no", Msg: "not that: " + odd}},
+		return terms.Decision{
+			Tier:     terms.Green,
+			Denied:   []terms.Reason{{ID: "test.no", Msg: "not that: " + odd}},
 			Revision: "test",
 		}
 	}
 	for name, c := range map[string]struct {
 		args     object
-		decide   func(gate.Question) gate.Decision
-		execute  func(gate.Question) (gate.Result, error)
+		decide   func(terms.Question) terms.Decision
+		execute  func(terms.Question) (terms.Result, error)
 		executed []string // operations
 		broken   string   // codes with which the call may break
 		code     int
 		gives    object // the structured output
 		fails    [2]string
-		notes    gate.Notes
+		notes    terms.Notes
 	}{
 		"text comes back as it went in": {
 			args: object{"do": "echo", "text": odd}, gives: object{"text": odd},
@@ -85,8 +85,8 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 		},
 		"an operation is only planned": {
 			args: object{"do": "exec"},
-			execute: func(gate.Question) (gate.Result, error) {
-				return gate.Result{Plan: true, Value: success.Of(abi.SSHExec{}, 1)}, nil
+			execute: func(terms.Question) (terms.Result, error) {
+				return terms.Result{Plan: true, Value: success.Of(abi.SSHExec{}, 1)}, nil
 			},
 			executed: []string{"ssh_exec"},
 			gives:    object{"exit": 0.0, "stdout": "", "planned": true},
@@ -98,20 +98,20 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 		"an operation fails": {
 			args: object{"do": "exec"},
 			execute: answer(nil,
-				&gate.OpError{Code: "unreachable", Message: odd, Outcome: gate.Failed}),
+				&terms.OpError{Code: "unreachable", Message: odd, Outcome: terms.Failed}),
 			executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"unreachable", odd},
 		},
 		"an operation's outcome is unknown": {
 			args: object{"do": "exec"},
 			execute: answer(nil,
-				&gate.OpError{Code: "lost", Message: "gone", Outcome: gate.Unknown}),
+				&terms.OpError{Code: "lost", Message: "gone", Outcome: terms.Unknown}),
 			executed: []string{"ssh_exec"}, code: 1, fails: [2]string{"lost", "gone"},
 		},
 		"a node that is not there": {
 			args: object{"do": "elsewhere"}, code: 1, fails: [2]string{"bad_request", "inventory"},
 		},
 		"a question waits": {
-			args: object{"do": "ask"}, execute: answer(nil, gate.ErrPending),
+			args: object{"do": "ask"}, execute: answer(nil, terms.ErrPending),
 			executed: []string{"ask"}, code: 1, fails: [2]string{"pending", "waiting"},
 		},
 		"a question is answered": {
@@ -126,7 +126,7 @@ func TestModulesOfFourLanguagesBehaveTheSame(t *testing.T) {
 			args: object{"do": 5}, code: 2, fails: [2]string{"bad_input", ""},
 		},
 		"notes are counted": {
-			args: object{"do": "notes"}, gives: object{}, notes: gate.Notes{Logs: 1, Progress: 1},
+			args: object{"do": "notes"}, gives: object{}, notes: terms.Notes{Logs: 1, Progress: 1},
 		},
 		"nothing is left from the call before": {
 			args: object{"do": "count"}, gives: object{"n": 42.0},
@@ -258,8 +258,8 @@ func TestTheExamplesOfTheABIPageWork(t *testing.T) {
 				t.Fatal(err)
 			}
 			h := newHost(t, Options{})
-			h.execute = func(gate.Question) (gate.Result, error) {
-				return gate.Result{
+			h.execute = func(terms.Question) (terms.Result, error) {
+				return terms.Result{
 					Value: object{
 						"exit": 0, "stdout": "up 3 \"weeks\"\n", "stderr": "", "truncated": false,
 					},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -25,9 +26,9 @@ type lister struct {
 	failure abi.Failure
 }
 
-func (*lister) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
+func (*lister) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
-func (l *lister) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+func (l *lister) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	c := &call{door: r, env: &environment{scheduler: newCPUScheduler(), now: fixedTime}}
 	c.turn.scheduler = c.env.scheduler
 	l.status = c.operate(ctx, "sftp_get", l.request, true)
@@ -35,7 +36,7 @@ func (l *lister) Run(ctx context.Context, r *gate.Running) (gate.Output, error) 
 	if l.status != statusOK {
 		into = &l.failure
 	}
-	return gate.Output{JSON: json.RawMessage(`{}`)}, json.Unmarshal(c.resp, into)
+	return terms.Output{JSON: json.RawMessage(`{}`)}, json.Unmarshal(c.resp, into)
 }
 
 // list has a plugin ask for these paths.
@@ -69,23 +70,23 @@ func TestNoFileOfAListReachesTheNodeUndecided(t *testing.T) {
 		var mu sync.Mutex
 		var done []string
 		decided := map[string]bool{} // by path: its effect was allowed and journaled
-		is := func(q gate.Question, kind string) bool {
+		is := func(q terms.Question, kind string) bool {
 			get, is := q.Op.(abi.SFTPGet)
 			return is && strings.HasPrefix(get.Path, "/"+kind+"/")
 		}
 		ids := map[string]string{} // of decisions of effects, by path
-		h.decide = func(q gate.Question) gate.Decision {
+		h.decide = func(q terms.Question) terms.Decision {
 			if q.Op != nil && is(q, q.Phase.String()) {
-				return gate.Decision{Failed: []string{q.Phase.String()}}
+				return terms.Decision{Failed: []string{q.Phase.String()}}
 			}
-			if q.Op != nil && q.Phase == gate.PhaseEffect {
+			if q.Op != nil && q.Phase == terms.PhaseEffect {
 				mu.Lock()
 				defer mu.Unlock()
 				ids[q.ID] = q.Op.(abi.SFTPGet).Path
 			}
-			return gate.Decision{Allow: true, Tier: gate.Green}
+			return terms.Decision{Allow: true, Tier: terms.Green}
 		}
-		h.intent = func(r gate.Record) error {
+		h.intent = func(r terms.Record) error {
 			mu.Lock()
 			defer mu.Unlock()
 			path := ids[r.ID]
@@ -95,7 +96,7 @@ func TestNoFileOfAListReachesTheNodeUndecided(t *testing.T) {
 			decided[path] = decided[path] || r.Type == "intent"
 			return nil
 		}
-		h.execute = func(q gate.Question) (gate.Result, error) {
+		h.execute = func(q terms.Question) (terms.Result, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			path := q.Op.(abi.SFTPGet).Path
@@ -104,9 +105,9 @@ func TestNoFileOfAListReachesTheNodeUndecided(t *testing.T) {
 			}
 			done = append(done, path)
 			if is(q, "failing") {
-				return gate.Result{}, gate.Fail("not_found", "%s", path)
+				return terms.Result{}, terms.Fail("not_found", "%s", path)
 			}
-			return gate.Result{Value: abi.WriteResponse{Local: path}}, nil
+			return terms.Result{Value: abi.WriteResponse{Local: path}}, nil
 		}
 		l := h.list(paths)
 		var want []string
@@ -172,14 +173,14 @@ func TestTheRestOfAListOfACancelledCallDoesNotBegin(t *testing.T) {
 	for after := range int64(20) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var begun atomic.Int64
-		h := &host{t: t, execute: func(gate.Question) (gate.Result, error) {
+		h := &host{t: t, execute: func(terms.Question) (terms.Result, error) {
 			switch n := begun.Add(1); {
 			case n == after+1:
 				cancel()
 			case n > after+1:
 				time.Sleep(20 * time.Millisecond) // the cause reaches the call meanwhile
 			}
-			return gate.Result{}, nil
+			return terms.Result{}, nil
 		}}
 		request := "["
 		for i := range 200 {
@@ -211,7 +212,7 @@ func TestAListIsUnderWayTogether(t *testing.T) {
 		paths = append(paths, fmt.Sprint("/", i))
 	}
 	var now, most atomic.Int64
-	h := &host{t: t, execute: func(q gate.Question) (gate.Result, error) {
+	h := &host{t: t, execute: func(q terms.Question) (terms.Result, error) {
 		n := now.Add(1)
 		defer now.Add(-1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
@@ -222,7 +223,7 @@ func TestAListIsUnderWayTogether(t *testing.T) {
 		if q.Op.(abi.SFTPGet).Path == "/5" {
 			panic("a bug")
 		}
-		return gate.Result{}, nil
+		return terms.Result{}, nil
 	}}
 	l := h.list(paths)
 	for i, a := range l.answers.Answers {

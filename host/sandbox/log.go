@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // moduleLog writes what the instances of one plugin say into the host's log: cleaned, with plugin
@@ -31,7 +31,7 @@ const (
 
 // write writes one record. text is what the module said.
 func (l *moduleLog) write(
-	level slog.Level, message string, c *gate.Call, text string, attrs ...any,
+	level slog.Level, message string, c *terms.Call, text string, attrs ...any,
 ) {
 	ctx := context.Background()
 	if l == nil || !l.log.Enabled(ctx, level) {

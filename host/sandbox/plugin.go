@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // take returns a fresh instance for a principal's call, one that is ready if there is any.
@@ -62,7 +62,7 @@ func (p *plugin) record(c *call, err error) {
 		p.log.log.Error("the plugin is out of service for a principal", "principal",
 			c.of.Principal.ID, "broken_calls", p.breaker.after, "for", p.breaker.pause)
 	}
-	said, broke := string(c.stderr), (*gate.PluginError)(nil)
+	said, broke := string(c.stderr), (*terms.PluginError)(nil)
 	if errors.As(err, &broke) {
 		if strings.TrimSpace(said) == "" { // of a language that writes no trace of its own
 			said = c.trace

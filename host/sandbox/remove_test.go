@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // A module that is taken out of service ends the calls that it has, refuses new ones and leaves
@@ -13,15 +13,15 @@ import (
 func TestRemoveLetsCallsEndAndFreesTheModule(t *testing.T) {
 	h := newHost(t, Options{})
 	began, goOn := make(chan bool, 2), make(chan bool)
-	h.execute = func(gate.Question) (gate.Result, error) {
+	h.execute = func(terms.Question) (terms.Result, error) {
 		began <- true
 		<-goOn
-		return gate.Result{Value: object{"exit": 0}}, nil
+		return terms.Result{Value: object{"exit": 0}}, nil
 	}
 	wasm := asker("ssh_exec", requests["ssh_exec"]).bytes()
 	tool := h.add(wasm)
 	h.ready(tool)
-	p, ended := h.plugin(tool), make(chan gate.Answer)
+	p, ended := h.plugin(tool), make(chan terms.Answer)
 	go func() { ended <- h.call(tool, object{}) }()
 	<-began
 	h.box.Remove(tool.Plugin.Digest)

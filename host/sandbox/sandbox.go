@@ -18,6 +18,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/sandbox/meter"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -85,7 +86,7 @@ func (s *Sandbox) Close(ctx context.Context) error {
 
 // Add admits a module and prepares it in the background; calls wait for that, and report what was
 // wrong. imports are the operations that plugins.lock grants. The module's digest must be p's.
-func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
+func (s *Sandbox) Add(p terms.Plugin, wasm []byte, imports []string) error {
 	if err := checkDigest(p, wasm); err != nil {
 		return err
 	}
@@ -100,14 +101,14 @@ func (s *Sandbox) Add(p gate.Plugin, wasm []byte, imports []string) error {
 }
 
 // Later is Add for a module that is opened and prepared when its first call comes.
-func (s *Sandbox) Later(p gate.Plugin, open func() ([]byte, error), imports []string) error {
+func (s *Sandbox) Later(p terms.Plugin, open func() ([]byte, error), imports []string) error {
 	_, err := s.add(p, open, imports)
 	return err
 }
 
 // add returns a plugin that was not begun, or nil for one that was added before.
 func (s *Sandbox) add(
-	p gate.Plugin, open func() ([]byte, error), imports []string,
+	p terms.Plugin, open func() ([]byte, error), imports []string,
 ) (*plugin, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +140,8 @@ func (s *Sandbox) add(
 
 // Ready waits until the plugin of a tool is compiled and started. A start that has failed is tried
 // again when its back-off is over. tell is told when there is something to wait for. The error is a
-// *gate.PluginError or the cause of ctx.
-func (s *Sandbox) Ready(ctx context.Context, t *gate.Tool, tell func(message string)) error {
+// *terms.PluginError or the cause of ctx.
+func (s *Sandbox) Ready(ctx context.Context, t *terms.Tool, tell func(message string)) error {
 	p, err := s.enter(t)
 	if err != nil {
 		return err
@@ -191,28 +192,28 @@ func (s *Sandbox) all() []*plugin {
 	return slices.Collect(maps.Values(s.plugins))
 }
 
-// Run runs the plugin of an allowed call in a fresh instance. The error is a *gate.PluginError, the
-// cause of ctx when that ended the call (a *gate.BudgetError when its time was up), or the host's
-// own.
-func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+// Run runs the plugin of an allowed call in a fresh instance. The error is a *terms.PluginError, or
+// the cause of ctx when that ended the call (a *terms.BudgetError when its time was up), or the
+// host's own.
+func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	p, err := s.enter(r.Call.Tool)
 	if err != nil {
-		return gate.Output{}, err
+		return terms.Output{}, err
 	}
 	defer p.leaves()
 	input, err := callInput(ctx, r)
 	if err != nil {
-		return gate.Output{}, fmt.Errorf("input of %s: %w", r.Call.Tool.Name, err)
+		return terms.Output{}, fmt.Errorf("input of %s: %w", r.Call.Tool.Name, err)
 	}
 	principal := r.Call.Principal.ID
 	leave, err := s.queue(ctx, p, principal)
 	if err != nil {
-		return gate.Output{}, err
+		return terms.Output{}, err
 	}
 	in, err := p.take(ctx, principal)
 	if err != nil {
 		leave()
-		return gate.Output{}, err
+		return terms.Output{}, err
 	}
 	well := false
 	// restoring what the call wrote to may take milliseconds, which are not the caller's; the slot
@@ -229,10 +230,10 @@ func (s *Sandbox) Run(ctx context.Context, r *gate.Running) (gate.Output, error)
 	}
 	p.record(c, err)
 	if err != nil {
-		return gate.Output{Notes: c.notes}, err
+		return terms.Output{Notes: c.notes}, err
 	}
 	well = true
-	return gate.Output{Code: int(code), JSON: output, Notes: c.notes}, nil
+	return terms.Output{Code: int(code), JSON: output, Notes: c.notes}, nil
 }
 
 // queue waits until the call may have an instance: first for one of its plugin's slots, then for
@@ -277,7 +278,7 @@ func callInput(ctx context.Context, r *gate.Running) ([]byte, error) {
 }
 
 // enter returns the plugin of a tool, and has Close and Remove wait until its leave is called.
-func (s *Sandbox) enter(t *gate.Tool) (*plugin, error) {
+func (s *Sandbox) enter(t *terms.Tool) (*plugin, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.plugins[t.Plugin.Digest]

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func (s *cpuScheduler) idle() bool {
@@ -197,7 +197,7 @@ func TestTheWaitForATurnEndsWithTheCall(t *testing.T) {
 func TestWaitingForANodeTakesNoTurn(t *testing.T) {
 	h := newHost(t, Options{})
 	release := make(chan struct{})
-	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
+	h.execute = func(terms.Question) (terms.Result, error) { <-release; return terms.Result{}, nil }
 	hanging, sleeping := h.add(asker("stage", requests["stage"]).bytes()), h.add(sleeper().bytes())
 	sleeping.Budget = 500 * time.Millisecond
 	var wg sync.WaitGroup

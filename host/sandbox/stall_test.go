@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // chase follows pointers through 32 MiB: every load misses the caches, which makes the slowest
@@ -69,7 +70,7 @@ func kills(t testing.TB) map[string]func() time.Duration {
 			budget = 200 * time.Millisecond // it has to fill its memory first
 		}
 		all[name] = past(budget, func(ctx context.Context) error {
-			_, err := h.box.Run(ctx, &gate.Running{Call: &gate.Call{ID: "x", Tool: tool}})
+			_, err := h.box.Run(ctx, &gate.Running{Call: &terms.Call{ID: "x", Tool: tool}})
 			return err
 		})
 	}
@@ -187,9 +188,9 @@ func TestMemoryBombsCostAtMostTheirLimit(t *testing.T) {
 	h.ready(tool)
 	debug.FreeOSMemory()
 	before, during := resident(t), 0
-	h.execute = func(gate.Question) (gate.Result, error) {
+	h.execute = func(terms.Question) (terms.Result, error) {
 		during = resident(t)
-		return gate.Result{}, nil
+		return terms.Result{}, nil
 	}
 	want(t, h.call(tool, object{}), "plugin_memory")
 	debug.FreeOSMemory()

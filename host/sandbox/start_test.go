@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // flaky starts well when the clock says so: it traps in _initialize while the second is 0.
@@ -49,7 +50,7 @@ func TestAFailedStartIsTriedAgain(t *testing.T) {
 		t.Errorf("%d starts in the first 50 ms or so", n)
 	}
 	if err := h.box.Readiness()[tool.Plugin.Digest]; err == nil ||
-		!errors.As(err, new(*gate.PluginError)) {
+		!errors.As(err, new(*terms.PluginError)) {
 		t.Errorf("the state is %v", err)
 	}
 	well.Store(true)
@@ -152,7 +153,7 @@ func TestAModuleIsOpenedWhenItIsFirstCalled(t *testing.T) {
 			h := newHost(t, Options{})
 			wasm := module{imports: []imported{output}, call: ok()}.bytes()
 			sum, opened := sha256.Sum256(wasm), 0
-			p := gate.Plugin{Name: "later", Digest: "sha256:" + hex.EncodeToString(sum[:])}
+			p := terms.Plugin{Name: "later", Digest: "sha256:" + hex.EncodeToString(sum[:])}
 			if c.evil {
 				wasm = append(wasm, 0)
 			}
@@ -161,7 +162,7 @@ func TestAModuleIsOpenedWhenItIsFirstCalled(t *testing.T) {
 				t.Fatalf("%v, opened %d times before a call", err, opened)
 			}
 			for range 2 {
-				err = h.box.Ready(t.Context(), &gate.Tool{Plugin: p}, func(string) {})
+				err = h.box.Ready(t.Context(), &terms.Tool{Plugin: p}, func(string) {})
 				if (c.want == "") != (err == nil) ||
 					err != nil && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("got %v, want %q", err, c.want)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/fair"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 )
@@ -38,7 +38,7 @@ type Sandbox struct {
 
 // plugin is a module in service: its template, the instances that are ready, and how it fared.
 type plugin struct {
-	gate.Plugin
+	terms.Plugin
 	imports []string // operations that are granted
 	s       *Sandbox
 	size    int // bytes of the module, or 0 before it was opened

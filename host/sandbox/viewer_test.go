@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // moody is a module that does evil when its input is long, and answers when it is short.
@@ -49,7 +50,12 @@ var evil = map[string]struct {
 
 // hostileViewer returns a tool and calls it with long input as a viewer from as many goroutines,
 // until stop is called.
-func hostileViewer(t *testing.T, h *host, name string, callers int) (tool *gate.Tool, stop func()) {
+func hostileViewer(
+	t *testing.T,
+	h *host,
+	name string,
+	callers int,
+) (tool *terms.Tool, stop func()) {
 	m := moody(evil[name].code)
 	switch name {
 	case "recurses for ever":
@@ -86,13 +92,13 @@ func hostileViewer(t *testing.T, h *host, name string, callers int) (tool *gate.
 	return tool, func() { over.Store(true); wg.Wait() }
 }
 
-func (h *host) callOf(principal string, tool *gate.Tool, args any) gate.Answer {
+func (h *host) callOf(principal string, tool *terms.Tool, args any) terms.Answer {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		h.t.Error(err)
 	}
 	return h.door.Call(context.Background(), gate.Request{Source: "test", Tool: tool,
-		Arguments: raw, Principal: gate.Principal{ID: principal}})
+		Arguments: raw, Principal: terms.Principal{ID: principal}})
 }
 
 // TestAHostileViewerTakesNoPluginFromAnOperator: whatever a viewer's input does to a plugin, every
@@ -177,7 +183,7 @@ func TestTheBreakerForgetsPrincipals(t *testing.T) {
 func TestMemoryIsBoundedForEachPrincipal(t *testing.T) {
 	h := newHost(t, Options{MemoryMax: 1 << 20, MaxInstances: 32})
 	release := make(chan struct{})
-	h.execute = func(gate.Question) (gate.Result, error) { <-release; return gate.Result{}, nil }
+	h.execute = func(terms.Question) (terms.Result, error) { <-release; return terms.Result{}, nil }
 	// grows to its maximum, then waits in an operation, and then traps if it got less
 	m := asker("stage", requests["stage"])
 	m.memory = []byte{1, 0, 1}
@@ -338,8 +344,8 @@ func TestAPluginCannotDrownTheLog(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := &moduleLog{log: slog.New(
 		slog.NewJSONHandler(&log, nil)), now: func() time.Time { return now }}
-	as := func(principal string) *gate.Call {
-		return &gate.Call{ID: "c", Tool: &gate.Tool{}, Principal: gate.Principal{ID: principal}}
+	as := func(principal string) *terms.Call {
+		return &terms.Call{ID: "c", Tool: &terms.Tool{}, Principal: terms.Principal{ID: principal}}
 	}
 	for range 10 * maxRecords {
 		l.write(slog.LevelInfo, "plugin log", as("viewer"), "x")

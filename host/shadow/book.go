@@ -14,9 +14,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // maxBook is the size of a file after which only counts are kept, and maxText that of a text of a
@@ -58,7 +58,7 @@ func open(dir, revision string) *book {
 	return b
 }
 
-func (b *book) add(c replay.Change, rec gate.Record) {
+func (b *book) add(c replay.Change, rec terms.Record) {
 	b.counts[c.Change]++
 	switch c.Change {
 	case replay.NewlyAllowed, replay.NewlyRefused, replay.OtherReasons:

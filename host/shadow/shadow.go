@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/watch"
 )
 
@@ -46,7 +46,7 @@ type Options struct {
 type Shadow struct {
 	o       Options
 	rules   atomic.Pointer[policy.Rules]
-	waiting chan gate.Record
+	waiting chan terms.Record
 	held    atomic.Int64 // bytes of what waits
 
 	mu     sync.Mutex     // guards counts
@@ -55,7 +55,7 @@ type Shadow struct {
 
 // New returns a shadow that decides nothing until it runs.
 func New(o Options) *Shadow {
-	return &Shadow{o: o, waiting: make(chan gate.Record, maxWaiting), counts: map[string]int{
+	return &Shadow{o: o, waiting: make(chan terms.Record, maxWaiting), counts: map[string]int{
 		replay.Same: 0, replay.NewlyAllowed: 0, replay.NewlyRefused: 0, replay.OtherReasons: 0,
 		Skipped: 0, Dropped: 0}}
 }
@@ -75,15 +75,15 @@ func (s *Shadow) note(result string) {
 
 // Journal returns a journal that does what next does, and offers what was decided to the shadow. It
 // never waits for the shadow.
-func (s *Shadow) Journal(next gate.Journal) gate.Journal { return journal{next, s} }
+func (s *Shadow) Journal(next terms.Journal) terms.Journal { return journal{next, s} }
 
 type journal struct {
-	gate.Journal
+	terms.Journal
 	shadow *Shadow
 }
 
-// Intent implements gate.Journal.
-func (j journal) Intent(ctx context.Context, r gate.Record, durable bool) error {
+// Intent implements terms.Journal.
+func (j journal) Intent(ctx context.Context, r terms.Record, durable bool) error {
 	err := j.Journal.Intent(ctx, r, durable)
 	if err == nil && !j.shadow.offer(r) {
 		j.shadow.note(Dropped)
@@ -92,7 +92,7 @@ func (j journal) Intent(ctx context.Context, r gate.Record, durable bool) error 
 }
 
 // offer reports whether there is room for a record.
-func (s *Shadow) offer(r gate.Record) bool {
+func (s *Shadow) offer(r terms.Record) bool {
 	n := int64(len(r.Input))
 	if s.held.Add(n) <= maxHeld {
 		select {
@@ -165,7 +165,7 @@ func (s *Shadow) decide(ctx context.Context) {
 }
 
 // one has one record decided and kept in the book of the candidate, which it returns.
-func (s *Shadow) one(ctx context.Context, rec gate.Record, kept *book) *book {
+func (s *Shadow) one(ctx context.Context, rec terms.Record, kept *book) *book {
 	rules := s.rules.Load()
 	if rules == nil {
 		s.note(Dropped)
@@ -195,7 +195,7 @@ func (s *Shadow) one(ctx context.Context, rec gate.Record, kept *book) *book {
 	return kept
 }
 
-func (s *Shadow) compare(ctx context.Context, rules *policy.Rules, rec gate.Record) (
+func (s *Shadow) compare(ctx context.Context, rules *policy.Rules, rec terms.Record) (
 	c replay.Change, err error) {
 	defer func() {
 		if p := recover(); p != nil {

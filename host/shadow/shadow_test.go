@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-type written []gate.Record
+type written []terms.Record
 
-func (w *written) Intent(_ context.Context, r gate.Record, _ bool) error {
+func (w *written) Intent(_ context.Context, r terms.Record, _ bool) error {
 	if r.ID == "broken" {
 		return errors.New("the disk is full")
 	}
@@ -23,7 +23,7 @@ func (w *written) Intent(_ context.Context, r gate.Record, _ bool) error {
 	return nil
 }
 
-func (w *written) Outcome(context.Context, gate.Record) error { return nil }
+func (w *written) Outcome(context.Context, terms.Record) error { return nil }
 
 // A journal with a shadow writes what it is given, and does not wait for a shadow that stands
 // still.
@@ -31,7 +31,7 @@ func TestWhatIsEnforcedDoesNotWaitForTheShadow(t *testing.T) {
 	s, w := New(Options{Site: t.TempDir(), Dir: t.TempDir()}), &written{}
 	j := s.Journal(w)
 	for i := range maxWaiting + 10 {
-		r := gate.Record{ID: string(rune('a' + i%26))}
+		r := terms.Record{ID: string(rune('a' + i%26))}
 		if err := j.Intent(t.Context(), r, false); err != nil {
 			t.Fatal(err)
 		}
@@ -39,12 +39,12 @@ func TestWhatIsEnforcedDoesNotWaitForTheShadow(t *testing.T) {
 	if n := s.Counts()[Dropped]; n != 10 || len(*w) != maxWaiting+10 {
 		t.Errorf("%d dropped, %d written", n, len(*w))
 	}
-	if err := j.Intent(t.Context(), gate.Record{ID: "broken"}, true); err == nil {
+	if err := j.Intent(t.Context(), terms.Record{ID: "broken"}, true); err == nil {
 		t.Error("the journal's error is lost")
 	}
 	*w = make(written, 0, 1000)
 	if n := testing.AllocsPerRun(100, func() {
-		_ = j.Intent(context.Background(), gate.Record{}, false)
+		_ = j.Intent(context.Background(), terms.Record{}, false)
 	}); n > 0 {
 		t.Errorf("a record costs its caller %v allocations", n)
 	}
@@ -54,7 +54,7 @@ func TestWhatIsEnforcedDoesNotWaitForTheShadow(t *testing.T) {
 func TestWhatWaitsForTheShadowIsBounded(t *testing.T) {
 	s := New(Options{Site: t.TempDir(), Dir: t.TempDir()})
 	j := s.Journal(&written{})
-	large := gate.Record{Input: make([]byte, 1<<20)}
+	large := terms.Record{Input: make([]byte, 1<<20)}
 	for range maxWaiting {
 		if err := j.Intent(t.Context(), large, false); err != nil {
 			t.Fatal(err)
@@ -94,7 +94,7 @@ func TestACandidateThatCannotBeLoadedDecidesNothing(t *testing.T) {
 			if time.Now().After(end) {
 				t.Fatalf("no decision is %s: %v", result, s.Counts())
 			}
-			_ = j.Intent(ctx, gate.Record{Type: "intent", Kind: "call", Revision: "r",
+			_ = j.Intent(ctx, terms.Record{Type: "intent", Kind: "call", Revision: "r",
 				Input: []byte(`{"schema":"caponier.call/0"}`)}, false)
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -125,11 +125,11 @@ func TestAReportGroupsWhatWasKept(t *testing.T) {
 		b := open(dir, "r")
 		for range 4 {
 			b.add(replay.Change{Change: replay.NewlyRefused, Tool: "a", After: []string{"tier"}},
-				gate.Record{Time: time.Unix(100, 0)})
+				terms.Record{Time: time.Unix(100, 0)})
 		}
 		b.add(replay.Change{Change: replay.NewlyAllowed, Tool: "b", Before: []string{"rate", "x"},
-			After: []string{"x"}}, gate.Record{Time: time.Unix(200, 0)})
-		b.add(replay.Change{Change: replay.Same}, gate.Record{})
+			After: []string{"x"}}, terms.Record{Time: time.Unix(200, 0)})
+		b.add(replay.Change{Change: replay.Same}, terms.Record{})
 		b.close()
 	}
 	r, err := Read(dir, "r", time.Time{})
@@ -155,7 +155,7 @@ func TestAReportCountsWhatIsKeptBeforeItsCounts(t *testing.T) {
 	dir := t.TempDir()
 	b := open(dir, "r1")
 	for range 3 {
-		b.add(replay.Change{Change: replay.NewlyAllowed, Tool: "a"}, gate.Record{Time: time.Now()})
+		b.add(replay.Change{Change: replay.NewlyAllowed, Tool: "a"}, terms.Record{Time: time.Now()})
 	}
 	for _, when := range []string{"before", "after"} {
 		r, err := Read(dir, "r1", time.Time{})
@@ -214,7 +214,7 @@ func TestAReportOfWhatWasCutOff(t *testing.T) {
 	dir := t.TempDir()
 	b := open(dir, "r")
 	b.add(replay.Change{Change: replay.NewlyAllowed, On: strings.Repeat("x", 2<<20),
-		Says: strings.Repeat("y", 2<<20)}, gate.Record{})
+		Says: strings.Repeat("y", 2<<20)}, terms.Record{})
 	if _, err := b.file.WriteString(`{"time":"2026-01-0`); err != nil { // killed
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestAReportOfWhatWasCutOff(t *testing.T) {
 	}
 	b.close()
 	c := open(dir, "r")
-	c.add(replay.Change{Change: replay.NewlyAllowed}, gate.Record{})
+	c.add(replay.Change{Change: replay.NewlyAllowed}, terms.Record{})
 	c.close()
 	r, err = Read(dir, "r", time.Time{})
 	if err != nil || r.Lost != 1 || r.Counts[replay.NewlyAllowed] != 2 ||
@@ -235,8 +235,8 @@ func TestAReportOfWhatWasCutOff(t *testing.T) {
 		t.Errorf("%d lost, %+v, %d groups, %v", r.Lost, r.Counts, len(r.Groups), err)
 	}
 	d := open(dir, "dropped")
-	d.add(replay.Change{Change: Dropped}, gate.Record{})
-	d.add(replay.Change{Change: Skipped}, gate.Record{})
+	d.add(replay.Change{Change: Dropped}, terms.Record{})
+	d.add(replay.Change{Change: Skipped}, terms.Record{})
 	d.close()
 	if r, err = Read(dir, "dropped", time.Time{}); err != nil || r.Asked() {
 		t.Errorf("all was dropped or skipped, and it was asked: %+v %v", r, err)

@@ -9,7 +9,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // The parser reads bash, although the rendering runs in any POSIX shell, because bash's grammar is
@@ -22,7 +22,7 @@ const variant = syntax.LangBash
 type glue struct{ joiners, tails []string }
 
 // lower parses text into calls and the glue around them.
-func lower(text string) (gate.Lowered, glue) {
+func lower(text string) (terms.Lowered, glue) {
 	if len(text) > maxScript {
 		return refuse(fmt.Sprintf("the command text is %d bytes, over the limit of %d",
 			len(text), maxScript)), glue{}
@@ -60,7 +60,7 @@ func lower(text string) (gate.Lowered, glue) {
 		return refuse("there is no command in the text", s.features...), glue{}
 	}
 	features := append([]string{}, s.features...)
-	return gate.Lowered{Parsed: true, Features: features, Calls: s.calls}, s.glue
+	return terms.Lowered{Parsed: true, Features: features, Calls: s.calls}, s.glue
 }
 
 // continuations refuses a backslash before a line break outside single quotes. The parser and real
@@ -115,7 +115,7 @@ type scan struct {
 	text     string
 	problem  string // the first
 	features []string
-	calls    []gate.Simple
+	calls    []terms.Simple
 	glue
 }
 
@@ -274,7 +274,7 @@ func (s *scan) statement(st *syntax.Stmt) {
 		if lit, is := c.Args[0].Parts[0].(*syntax.Lit); is && strings.ContainsAny(lit.Value, "=:") {
 			s.refuse("assignment", "an assignment", c.Pos())
 		}
-		s.calls = append(s.calls, gate.Simple{Argv: argv, Static: true})
+		s.calls = append(s.calls, terms.Simple{Argv: argv, Static: true})
 		tail := ""
 		for _, r := range st.Redirs {
 			part, _ := harmless(r)
@@ -372,8 +372,8 @@ const maxScript = 10_000
 
 // refuse is the only way to make a Lowered that is not parsed. It has no calls, because a part of a
 // command proves nothing about the whole.
-func refuse(why string, features ...string) gate.Lowered {
-	return gate.Lowered{
-		Error: why, Features: append([]string{}, features...), Calls: []gate.Simple{},
+func refuse(why string, features ...string) terms.Lowered {
+	return terms.Lowered{
+		Error: why, Features: append([]string{}, features...), Calls: []terms.Simple{},
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/test/needs"
 )
 
@@ -120,7 +120,7 @@ func (b *bench) run(t testing.TB, sh []string, text string, n int) (started []st
 }
 
 // expected returns what starts when every program ends well: what stands after || does not.
-func expected(calls []gate.Simple, joiners []string) []string {
+func expected(calls []terms.Simple, joiners []string) []string {
 	started, runs := []string{}, true
 	for i, c := range calls {
 		if i > 0 && joiners[i-1] != "|" {
@@ -176,7 +176,7 @@ var applets = func() map[string]bool {
 	return words(string(out))
 }()
 
-func isApplet(c gate.Simple) bool { return applets[c.Argv[0]] }
+func isApplet(c terms.Simple) bool { return applets[c.Argv[0]] }
 
 func TestRealShellsRunTheTextAsItWasLowered(t *testing.T) {
 	b := newBench(t)

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const (
@@ -27,9 +27,9 @@ const (
 	maxWords   = 512 // words in one command or text
 )
 
-var _ gate.Lowerer = Lowerer{}
+var _ terms.Lowerer = Lowerer{}
 
-// Lowerer implements [gate.Lowerer]. It is safe for concurrent use.
+// Lowerer implements [terms.Lowerer]. It is safe for concurrent use.
 type Lowerer struct{}
 
 // Script lowers command text. When the text is parsed, Rendered holds the same commands with every
@@ -37,16 +37,16 @@ type Lowerer struct{}
 // first construct that cannot be lowered and its place, and Features names all such constructs.
 // Features also names what joins commands ("pipe", "and", "or", "sequence") and redirections that
 // touch no file ("discard", "merge").
-func (Lowerer) Script(text string) gate.Command {
+func (Lowerer) Script(text string) terms.Command {
 	lowered, around := lower(text)
 	return command("script", lowered, around)
 }
 
 // Argv takes one program with its words. It refuses an empty list, an empty program name, a word
 // with a NUL, and words that the node's login shell would read as code, as in eval X.
-func (Lowerer) Argv(argv []string) gate.Command {
-	c := gate.Simple{Argv: slices.Clone(argv), Static: true}
-	lowered := gate.Lowered{Parsed: true, Features: []string{}, Calls: []gate.Simple{c}}
+func (Lowerer) Argv(argv []string) terms.Command {
+	c := terms.Simple{Argv: slices.Clone(argv), Static: true}
+	lowered := terms.Lowered{Parsed: true, Features: []string{}, Calls: []terms.Simple{c}}
 	switch why := evaluates(argv); {
 	case len(argv) == 0 || argv[0] == "":
 		lowered = refuse("the argument list names no program: its first word must be the program")
@@ -58,13 +58,13 @@ func (Lowerer) Argv(argv []string) gate.Command {
 	return command("argv", lowered, glue{tails: []string{""}})
 }
 
-func command(form string, lowered gate.Lowered, around glue) gate.Command {
-	c := gate.Command{Form: form, Lowered: lowered, Nested: []gate.Nested{}}
+func command(form string, lowered terms.Lowered, around glue) terms.Command {
+	c := terms.Command{Form: form, Lowered: lowered, Nested: []terms.Nested{}}
 	if !c.Parsed {
 		return c
 	}
 	rendered := render(c.Calls, around)
-	var nested []gate.Nested
+	var nested []terms.Nested
 	var err error
 	switch { // the sizes first: looking for nested text takes longer
 	case len(rendered) > maxRendered:
@@ -92,7 +92,7 @@ func command(form string, lowered gate.Lowered, around glue) gate.Command {
 	return c
 }
 
-func wordsOf(calls []gate.Simple) (n int) {
+func wordsOf(calls []terms.Simple) (n int) {
 	for _, c := range calls {
 		n += len(c.Argv)
 	}
@@ -102,8 +102,8 @@ func wordsOf(calls []gate.Simple) (n int) {
 // nestedIn finds command text inside calls, after any word that is a shell's name, depth first: the
 // parent of an entry is the last entry before it with a smaller depth. A word that only looks like
 // a shell can cause a refusal, but never a missing check.
-func nestedIn(calls []gate.Simple, depth int) ([]gate.Nested, error) {
-	var found []gate.Nested
+func nestedIn(calls []terms.Simple, depth int) ([]terms.Nested, error) {
+	var found []terms.Nested
 	for i, c := range calls {
 		for j := range c.Argv {
 			at, err := textOf(c.Argv, j)
@@ -116,7 +116,7 @@ func nestedIn(calls []gate.Simple, depth int) ([]gate.Nested, error) {
 			if depth > maxDepth {
 				return nil, fmt.Errorf("command text is nested deeper than %d", maxDepth)
 			}
-			n := gate.Nested{Depth: depth, Position: []int{i, at}}
+			n := terms.Nested{Depth: depth, Position: []int{i, at}}
 			n.Lowered, _ = lower(c.Argv[at])
 			deeper, err := nestedIn(n.Calls, depth+1)
 			if err != nil {
@@ -177,7 +177,7 @@ func Quote(argv []string) string {
 	return b.String()
 }
 
-func render(calls []gate.Simple, around glue) string {
+func render(calls []terms.Simple, around glue) string {
 	var b strings.Builder
 	for i, c := range calls {
 		if i > 0 {

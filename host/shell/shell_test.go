@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestAllFeaturesAreNamed(t *testing.T) {
@@ -175,7 +175,11 @@ func TestOrdinaryTextIsLowered(t *testing.T) {
 	}
 }
 
-func sameCall(a, b gate.Simple) bool { return a.Static == b.Static && slices.Equal(a.Argv, b.Argv) }
+func sameCall(
+	a, b terms.Simple,
+) bool {
+	return a.Static == b.Static && slices.Equal(a.Argv, b.Argv)
+}
 
 func TestOperatorsKeepTheirMeaning(t *testing.T) {
 	for text, want := range map[string]string{
@@ -293,7 +297,7 @@ func TestNestedTextIsFound(t *testing.T) {
 	}
 }
 
-func describe(nested []gate.Nested) string {
+func describe(nested []terms.Nested) string {
 	var all []string
 	for _, n := range nested {
 		var names []string

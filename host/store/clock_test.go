@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // machine is a machine whose clock is set forward and back while it runs.
@@ -135,7 +135,7 @@ func TestAStoreOfEachLaterVersionIsTakenOver(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
 		s := open(t, Options{Dir: dir})
 		want := tables(t, s)
-		at := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}
+		at := terms.StageDir{Node: "pve1", Dir: "/tmp/1"}
 		if err := s.PutStage(bg, at); err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestAStoreOfVersion2IsTakenOver(t *testing.T) {
 	if _, err := s.Consume(bg, "k"); err != nil {
 		t.Error(err)
 	}
-	if err := s.PutStage(bg, gate.StageDir{Node: "pve1", Dir: "/tmp/1"}); err != nil {
+	if err := s.PutStage(bg, terms.StageDir{Node: "pve1", Dir: "/tmp/1"}); err != nil {
 		t.Error(err)
 	}
 }

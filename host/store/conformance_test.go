@@ -13,15 +13,15 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
 // engine is what every store has to offer; conformance holds all of them to the same behaviour.
 type engine interface {
-	gate.Ledger
+	terms.Ledger
 	egress.Ledger
 	approval.Store
 	blob.Index
@@ -38,7 +38,7 @@ type opener func(t testing.TB, now func() time.Time) engine
 func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 	for name, test := range map[string]func(*testing.T, engine, engine, *clock){
 		"rates slide over 60 seconds": func(t *testing.T, a, b engine, c *clock) {
-			take := func(e engine, call *gate.Call, want, wantTarget int64) func() {
+			take := func(e engine, call *terms.Call, want, wantTarget int64) func() {
 				t.Helper()
 				got, back, err := e.Take(bg, call)
 				if err != nil {
@@ -49,14 +49,14 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 				}
 				return back
 			}
-			one := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"},
-				Targets: gate.Targets{VMIDs: []string{"105"}}}
-			two := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"},
-				Targets: gate.Targets{VMIDs: []string{"105", "106"}}}
+			one := &terms.Call{Tool: aTool, Principal: terms.Principal{ID: "x"},
+				Targets: terms.Targets{VMIDs: []string{"105"}}}
+			two := &terms.Call{Tool: aTool, Principal: terms.Principal{ID: "x"},
+				Targets: terms.Targets{VMIDs: []string{"105", "106"}}}
 			take(a, one, 1, 1)
 			c.add(30 * time.Second)
 			take(b, two, 2, 2)
-			take(a, &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "x"}}, 3, 0)
+			take(a, &terms.Call{Tool: aTool, Principal: terms.Principal{ID: "x"}}, 3, 0)
 			take(b, call("y", "105"), 1, 1)
 			c.add(30*time.Second - time.Millisecond)
 			back := take(a, one, 4, 3)
@@ -74,24 +74,24 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 		"a tool has a rate of its own, and a call says when to come back": func(t *testing.T, a,
 			b engine, c *clock) {
 			other := call("x", "106")
-			other.Tool = &gate.Tool{Kind: "tool", Name: "start"}
+			other.Tool = &terms.Tool{Kind: "tool", Name: "start"}
 			for i, step := range []struct {
 				after time.Duration
-				call  *gate.Call
-				want  gate.Counts
+				call  *terms.Call
+				want  terms.Counts
 			}{
-				{0, call("x", "105"), gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1,
+				{0, call("x", "105"), terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1,
 					CallsRetryS: 61, ToolRetryS: 61, TargetRetryS: 61}},
-				{10 * time.Second, other, gate.Counts{Calls60s: 2, ToolCalls60s: 1,
+				{10 * time.Second, other, terms.Counts{Calls60s: 2, ToolCalls60s: 1,
 					TargetCalls60s: 2, CallsRetryS: 51, ToolRetryS: 61, TargetRetryS: 51}},
 				{20 * time.Second, call("x", "105"),
-					gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 31,
+					terms.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 31,
 						ToolRetryS: 31, TargetRetryS: 31}},
 				{500 * time.Millisecond, call("y", "105"),
-					gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 61,
+					terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 61,
 						ToolRetryS: 61, TargetRetryS: 61}},
 				{30500 * time.Millisecond, other,
-					gate.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 10,
+					terms.Counts{Calls60s: 3, ToolCalls60s: 2, TargetCalls60s: 3, CallsRetryS: 10,
 						ToolRetryS: 10, TargetRetryS: 10}},
 			} {
 				c.add(step.after)
@@ -102,10 +102,10 @@ func conformance(t *testing.T, newStore func(t testing.TB) opener) {
 			}
 		},
 		"a name cannot pass for another": func(t *testing.T, a, b engine, c *clock) {
-			for _, call := range []*gate.Call{{Tool: aTool, Principal: gate.Principal{ID: "x"},
-				Targets: gate.Targets{Hosts: []string{"105 y"}}}, {Tool: aTool,
-				Principal: gate.Principal{ID: "y x"},
-				Targets:   gate.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
+			for _, call := range []*terms.Call{{Tool: aTool, Principal: terms.Principal{ID: "x"},
+				Targets: terms.Targets{Hosts: []string{"105 y"}}}, {Tool: aTool,
+				Principal: terms.Principal{ID: "y x"},
+				Targets:   terms.Targets{Hosts: []string{"105"}}}, call("x", "105")} {
 				if got, _, err := a.Take(bg, call); err != nil || got.Calls60s > 2 ||
 					got.TargetCalls60s != 1 {
 					t.Errorf("%v: %+v, %v", call.Principal, got, err)

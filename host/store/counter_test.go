@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // maxAllocs is a tenth over what was measured.
@@ -19,8 +19,8 @@ func TestACountIsOneStatementAndOnePage(t *testing.T) {
 	s := open(t, Options{Dir: t.TempDir(), Now: func() time.Time { return at }})
 	ran := 0
 	s.counter.conn = counting{s.counter.conn, &ran}
-	c := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "a"},
-		Targets: gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
+	c := &terms.Call{Tool: aTool, Principal: terms.Principal{ID: "a"},
+		Targets: terms.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
 	take := func() {
 		if _, _, err := s.Take(bg, c); err != nil {
 			t.Fatal(err)

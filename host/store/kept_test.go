@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/store/postgres"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/test/needs/pgtest"
 )
 
@@ -88,7 +88,7 @@ func (k kept) conform(t *testing.T) {
 		k.looks()
 		got := k.frozen[1].Mode(bg)
 		if err != nil || len(got) != 1 ||
-			got[0] != (gate.Freeze{Kind: z.Kind, Name: z.Name, Reason: z.Reason}) {
+			got[0] != (terms.Freeze{Kind: z.Kind, Name: z.Name, Reason: z.Reason}) {
 			t.Errorf("%v: %+v, %v", z, got, err)
 		}
 		was, err := k.frozen[1].Remove(z.Kind, z.Name)
@@ -183,9 +183,9 @@ func TestHostsAndTheirClocks(t *testing.T) {
 	}{{0, false}, {20 * time.Second, false}, {90 * time.Second, true}, {-90 * time.Second, true},
 		{-20 * time.Second, false}} {
 		off.Store(int64(c.off))
-		for name, q := range map[string]gate.Question{"call": aCall, "operation": anOperation} {
+		for name, q := range map[string]terms.Question{"call": aCall, "operation": anOperation} {
 			ctx := s.Look(bg, q)
-			if q.Kind == gate.KindCall {
+			if q.Kind == terms.KindCall {
 				if _, _, err := s.Take(ctx, call("agent")); err != nil {
 					t.Error(err)
 				}

@@ -3,14 +3,14 @@ package store
 import (
 	"context"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var bg = context.Background()
 
-var aTool = &gate.Tool{Kind: "tool", Name: "stop"}
+var aTool = &terms.Tool{Kind: "tool", Name: "stop"}
 
-func call(principal string, vmids ...string) *gate.Call {
-	return &gate.Call{Tool: aTool, Principal: gate.Principal{ID: principal},
-		Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
+func call(principal string, vmids ...string) *terms.Call {
+	return &terms.Call{Tool: aTool, Principal: terms.Principal{ID: principal},
+		Targets: terms.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
 }

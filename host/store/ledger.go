@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/egress"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // MaxKeys is how many things are counted at once at most.
 const MaxKeys = 64
 
 // Keys are what a call is counted as: of its principal, its tool and each of its targets.
-func Keys(c *gate.Call) []string {
+func Keys(c *terms.Call) []string {
 	keys := []string{fmt.Sprintf("calls %q", c.Principal.ID),
 		fmt.Sprintf("tool %q %q", c.Principal.ID, c.Tool.Kind+":"+c.Tool.Name)}
 	for _, t := range targetKeys(c.Targets) {
@@ -26,8 +26,8 @@ func Keys(c *gate.Call) []string {
 }
 
 // Counts are what a call is decided on, from the rates of its Keys and what its principal spent.
-func Counts(rates []egress.Rate, micros int64, now time.Time) gate.Counts {
-	counts := gate.Counts{USDMicrosToday: micros}
+func Counts(rates []egress.Rate, micros int64, now time.Time) terms.Counts {
+	counts := terms.Counts{USDMicrosToday: micros}
 	wait := func(r egress.Rate) int64 {
 		return int64(max(r.Free.Sub(now), 0)+time.Second-1) / int64(time.Second)
 	}
@@ -46,10 +46,10 @@ func Counts(rates []egress.Rate, micros int64, now time.Time) gate.Counts {
 // Take counts a call in, for its principal, its tool and each of its targets, and returns the
 // counts of the last 60 seconds including it: TargetCalls60s is that of its most called target.
 // giveBack undoes it.
-func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
+func (s *Store) Take(ctx context.Context, c *terms.Call) (terms.Counts, func(), error) {
 	got, giveBack, err := s.count(ctx, Keys(c), c.Principal.ID)
 	if err != nil {
-		return gate.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
+		return terms.Counts{}, nil, fmt.Errorf("counting a call: %w", err)
 	}
 	return Counts(got.rates, got.micros, s.opt.Now()), giveBack, nil
 }
@@ -92,7 +92,7 @@ func (s *Store) giveBack(keys []string, second int64) {
 
 // targetKeys are the targets that are counted. Paths are too many and too easily varied to be worth
 // counting.
-func targetKeys(t gate.Targets) (keys []string) {
+func targetKeys(t terms.Targets) (keys []string) {
 	for _, k := range []struct {
 		kind  string
 		names []string

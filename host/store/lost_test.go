@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/store/postgres"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/test/needs/pgtest"
 )
 
@@ -31,10 +31,10 @@ func TestADatabaseThatLostATableThawsNothing(t *testing.T) {
 		if err != nil && strings.HasSuffix(lost, " caponier.changes") {
 			t.Errorf("%s: freezing: %v", lost, err)
 		}
-		for _, q := range []gate.Question{anOperation, aCall} {
+		for _, q := range []terms.Question{anOperation, aCall} {
 			ctx := a.Look(bg, q)
 			var counting error
-			if q.Kind == gate.KindCall {
+			if q.Kind == terms.KindCall {
 				_, _, counting = a.Take(ctx, call("agent"))
 			}
 			all, wrong := a.Freezes(ctx)

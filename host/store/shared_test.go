@@ -12,9 +12,9 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/store/postgres"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/undo"
 	"github.com/caponier-mcp/caponier/test/needs/pgtest"
 )
@@ -25,15 +25,15 @@ func token(prefix string) identity.Token {
 }
 
 var (
-	aCall       = gate.Question{Kind: gate.KindCall}
-	anOperation = gate.Question{Kind: gate.KindOperation}
+	aCall       = terms.Question{Kind: terms.KindCall}
+	anOperation = terms.Question{Kind: terms.KindOperation}
 )
 
 // reads returns what a decision on the question is made on: its freezes, and the token's state.
-func reads(t *testing.T, s *postgres.Store, q gate.Question, prefix string) string {
+func reads(t *testing.T, s *postgres.Store, q terms.Question, prefix string) string {
 	t.Helper()
 	ctx := s.Look(bg, q)
-	if q.Kind == gate.KindCall {
+	if q.Kind == terms.KindCall {
 		if _, _, err := s.Take(ctx, call("agent", "105")); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestADecisionIsOneRoundTrip(t *testing.T) {
 	}
 	reads(t, s, aCall, "cap_00000001")
 	const n = 50
-	for name, q := range map[string]gate.Question{"call": aCall, "operation": anOperation} {
+	for name, q := range map[string]terms.Question{"call": aCall, "operation": anOperation} {
 		before := p.Trips()
 		for range n {
 			if got := reads(t, s, q, "cap_00000001"); got != "cap_00000001 true" {
@@ -116,7 +116,7 @@ func TestTheNextDecisionReadsEachChange(t *testing.T) {
 			{func() error { _, err := a.RemoveFreeze(bg, "all", ""); return err },
 				"cap_00000001 false"},
 		} {
-			q := []gate.Question{aCall, anOperation}[i%2]
+			q := []terms.Question{aCall, anOperation}[i%2]
 			reads(t, b, q, k.Prefix)
 			if err := step.change(); err != nil {
 				t.Fatal(err)

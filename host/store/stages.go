@@ -12,13 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // PutStage records, before this process makes it, a directory or partial file that the process
 // removes when its call ends. Node "" is this machine. The record is on the disk when PutStage
 // returns.
-func (s *Store) PutStage(ctx context.Context, at gate.StageDir) error {
+func (s *Store) PutStage(ctx context.Context, at terms.StageDir) error {
 	what := fmt.Sprintf("recording the stage %s on %s", at.Dir, at.Node)
 	process, err := s.alive()
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Store) PutStage(ctx context.Context, at gate.StageDir) error {
 }
 
 // RemoveStage forgets a stage that was removed.
-func (s *Store) RemoveStage(ctx context.Context, at gate.StageDir) error {
+func (s *Store) RemoveStage(ctx context.Context, at terms.StageDir) error {
 	what := fmt.Sprintf("forgetting the stage %s on %s", at.Dir, at.Node)
 	return s.do(ctx, s.quick, what, func(t tx) error {
 		return t.exec("DELETE FROM stages WHERE node = ? AND path = ?", at.Node, at.Dir)
@@ -46,7 +46,7 @@ const late = 10 * time.Minute
 // MissedStage notes that a stage of a process that has ended was looked for and is not there. It
 // forgets the stage, and reports so, if it was not there [late] before either: until then a request
 // of the dead process may make it.
-func (s *Store) MissedStage(ctx context.Context, at gate.StageDir) (forgotten bool, err error) {
+func (s *Store) MissedStage(ctx context.Context, at terms.StageDir) (forgotten bool, err error) {
 	what := fmt.Sprintf("noting that the stage %s on %s is not there", at.Dir, at.Node)
 	now := s.running()
 	return get(ctx, s, s.quick, what, func(t tx) (bool, error) {
@@ -66,9 +66,9 @@ func (s *Store) MissedStage(ctx context.Context, at gate.StageDir) (forgotten bo
 }
 
 // DeadStages lists the stages of processes that have ended.
-func (s *Store) DeadStages(ctx context.Context) (dead []gate.StageDir, err error) {
+func (s *Store) DeadStages(ctx context.Context) (dead []terms.StageDir, err error) {
 	type stage struct {
-		gate.StageDir
+		terms.StageDir
 		process string
 	}
 	const what = "listing stages of processes that have ended"

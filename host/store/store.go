@@ -21,8 +21,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/lease"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
@@ -81,7 +81,7 @@ type Store struct {
 }
 
 var (
-	_ gate.Ledger    = (*Store)(nil)
+	_ terms.Ledger   = (*Store)(nil)
 	_ approval.Store = (*Store)(nil)
 	_ blob.Index     = (*Store)(nil)
 	_ egress.Ledger  = (*Store)(nil)

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func open(t testing.TB, o Options) *Store {
@@ -255,8 +255,8 @@ func TestFilesAreOnlyForTheirOwner(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	s := open(b, Options{Dir: b.TempDir()})
-	c := &gate.Call{Tool: aTool, Principal: gate.Principal{ID: "a"},
-		Targets: gate.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
+	c := &terms.Call{Tool: aTool, Principal: terms.Principal{ID: "a"},
+		Targets: terms.Targets{VMIDs: []string{"105"}, Nodes: []string{"pve1"}}}
 	for b.Loop() {
 		_, back, err := s.Take(bg, c)
 		if err != nil {
@@ -275,7 +275,7 @@ func TestAllHostsThatLookAtOnceSeeWhatADeadOneLeft(t *testing.T) {
 		hosts = append(hosts, open(t, Options{Dir: dir}))
 	}
 	for n := range 100 {
-		at := gate.StageDir{Node: "pve1", Dir: fmt.Sprint("/tmp/", n)}
+		at := terms.StageDir{Node: "pve1", Dir: fmt.Sprint("/tmp/", n)}
 		dead := open(t, Options{Dir: dir})
 		if err := dead.PutStage(bg, at); err != nil {
 			t.Fatal(err)
@@ -295,7 +295,7 @@ func TestAllHostsThatLookAtOnceSeeWhatADeadOneLeft(t *testing.T) {
 					t.Errorf("ended %v, %v", ended, err)
 				}
 				found, err := s.DeadStages(bg)
-				if err != nil || !slices.Equal(found, []gate.StageDir{at}) {
+				if err != nil || !slices.Equal(found, []terms.StageDir{at}) {
 					t.Errorf("found %v, %v", found, err)
 				}
 			})
@@ -314,7 +314,7 @@ func TestAllHostsThatLookAtOnceSeeWhatADeadOneLeft(t *testing.T) {
 // A record of what is not there stays as long as a request may be under way, whatever happens to
 // the clock and the machine.
 func TestAMissingStageIsForgottenWhenNothingCanMakeItAnyMore(t *testing.T) {
-	at, boot, clock := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}, time.Hour, time.Unix(1e9, 0)
+	at, boot, clock := terms.StageDir{Node: "pve1", Dir: "/tmp/1"}, time.Hour, time.Unix(1e9, 0)
 	s := open(t, Options{Dir: t.TempDir(), Now: func() time.Time { return clock },
 		Boot: func() time.Duration { return boot }})
 	if err := s.PutStage(bg, at); err != nil {
@@ -337,7 +337,7 @@ func TestAMissingStageIsForgottenWhenNothingCanMakeItAnyMore(t *testing.T) {
 func TestStagesBelongToTheirProcessWhileItLives(t *testing.T) {
 	dir := t.TempDir()
 	a, b := open(t, Options{Dir: dir}), open(t, Options{Dir: dir})
-	one, two := gate.StageDir{Node: "pve1", Dir: "/tmp/1"}, gate.StageDir{Dir: "part"}
+	one, two := terms.StageDir{Node: "pve1", Dir: "/tmp/1"}, terms.StageDir{Dir: "part"}
 	if err := errors.Join(a.PutStage(bg, one), a.PutStage(bg, two),
 		a.PutStage(bg, two)); err != nil {
 		t.Fatal(err)
@@ -347,13 +347,13 @@ func TestStagesBelongToTheirProcessWhileItLives(t *testing.T) {
 			t.Errorf("their process lives: %v, %v", dead, err)
 		}
 	}
-	if err := errors.Join(b.PutStage(bg, gate.StageDir{Node: "pve2", Dir: "/tmp/3"}),
+	if err := errors.Join(b.PutStage(bg, terms.StageDir{Node: "pve2", Dir: "/tmp/3"}),
 		a.RemoveStage(bg, two), a.RemoveStage(bg, two), a.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // as long as it is not removed
 		if dead, err := b.DeadStages(bg); err != nil ||
-			!reflect.DeepEqual(dead, []gate.StageDir{one}) {
+			!reflect.DeepEqual(dead, []terms.StageDir{one}) {
 			t.Errorf("dead: %v, %v", dead, err)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/approval"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/store/postgres"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // TestMain lets the test binary be another process with the same store.
@@ -80,11 +80,11 @@ func (c *clock) add(d time.Duration) {
 
 var bg = context.Background()
 
-var aTool = &gate.Tool{Kind: "tool", Name: "stop"}
+var aTool = &terms.Tool{Kind: "tool", Name: "stop"}
 
-func call(principal string, vmids ...string) *gate.Call {
-	return &gate.Call{Tool: aTool, Principal: gate.Principal{ID: principal},
-		Targets: gate.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
+func call(principal string, vmids ...string) *terms.Call {
+	return &terms.Call{Tool: aTool, Principal: terms.Principal{ID: principal},
+		Targets: terms.Targets{VMIDs: vmids, Nodes: []string{"pve1"}}}
 }
 
 func TestSQLite(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/caponier-mcp/caponier/host/cluster"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Ask runs a command on the node and returns its output. It returns an error if the command fails.
@@ -23,7 +23,7 @@ type Ask func(ctx context.Context, argv ...string) ([]byte, error)
 // maxKeys limits the number of keys of one operation.
 const maxKeys = 64
 
-// keys are the forms of [gate.Touched].About.
+// keys are the forms of [terms.Touched].About.
 var keys = regexp.MustCompile(`^(guest:[1-9][0-9]{2,8}` +
 	`|(node|storage):[A-Za-z0-9][A-Za-z0-9._-]{0,99}` +
 	`|unit:[A-Za-z0-9_@:][A-Za-z0-9_@:.\\-]{0,254})$`)
@@ -31,18 +31,18 @@ var keys = regexp.MustCompile(`^(guest:[1-9][0-9]{2,8}` +
 // Of reads from the node what these keys are, in their order, each once. It fails if it cannot read
 // a guest. If it cannot read a job or a dependency, it says so in Also, because a forced command of
 // the node may not allow it.
-func Of(ctx context.Context, ask Ask, node string, about []string) ([]gate.Touched, error) {
+func Of(ctx context.Context, ask Ask, node string, about []string) ([]terms.Touched, error) {
 	if len(about) > maxKeys {
 		return nil, fmt.Errorf("%d things are touched; %d at most can be looked up", len(about),
 			maxKeys)
 	}
 	r := &reader{ctx: ctx, ask: ask, node: node}
-	all := []gate.Touched{}
+	all := []terms.Touched{}
 	for _, key := range about {
 		if !keys.MatchString(key) {
 			return nil, fmt.Errorf("%q cannot be looked up", key)
 		}
-		if slices.ContainsFunc(all, func(t gate.Touched) bool { return t.About == key }) {
+		if slices.ContainsFunc(all, func(t terms.Touched) bool { return t.About == key }) {
 			continue
 		}
 		t, err := r.read(key)
@@ -65,9 +65,9 @@ type reader struct {
 	jobs   func(cluster.Guest, string) []string // once the jobs were read
 }
 
-func (r *reader) read(key string) (gate.Touched, error) {
+func (r *reader) read(key string) (terms.Touched, error) {
 	kind, name, _ := strings.Cut(key, ":")
-	t := gate.Touched{About: key}
+	t := terms.Touched{About: key}
 	if kind == "unit" {
 		t.Also = r.dependents(name)
 		return t, nil
@@ -192,7 +192,7 @@ func (b backup) of(g cluster.Guest) bool {
 
 // guest reads the state and the configuration of a guest at the same time. The list of resources
 // is of some seconds ago, and knows where it is.
-func (r *reader) guest(t *gate.Touched, id string) error {
+func (r *reader) guest(t *terms.Touched, id string) error {
 	g, is := r.guests.Guest(id)
 	if !is {
 		return nil
@@ -228,7 +228,7 @@ func (r *reader) guest(t *gate.Touched, id string) error {
 }
 
 // storage reads which guests have something on a storage, and which jobs write to it.
-func (r *reader) storage(t *gate.Touched, name string) error {
+func (r *reader) storage(t *terms.Touched, name string) error {
 	var volumes []struct{ VMID word }
 	if err := r.get("/nodes/"+r.node+"/storage/"+name+"/content", &volumes); err != nil {
 		return err

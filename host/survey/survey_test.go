@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const resources = `[
@@ -60,7 +60,7 @@ func (n *node) ask(_ context.Context, argv ...string) ([]byte, error) {
 	return nil, errors.New("exit code 126")
 }
 
-func one(t *testing.T, n *node, key string) gate.Touched {
+func one(t *testing.T, n *node, key string) terms.Touched {
 	t.Helper()
 	all, err := Of(t.Context(), n.ask, "pve1", []string{key})
 	if err != nil || len(all) != 1 {

@@ -20,6 +20,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -92,11 +93,11 @@ func newProcess(t *testing.T, w *world, c cut) *process {
 	}
 	own := native.New(nobody{}, "1", Tool)
 	door := gate.New(gate.Options{Decider: p, Journal: p, Ledger: p, Lowerer: shell.Lowerer{},
-		Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "n1"}},
-		Executors: map[string]gate.Executor{"discard": p.remote},
-		Mode:      func(context.Context) gate.Mode { return gate.Mode{} }}, own)
+		Throttle: &fair.Refusals{}, Nodes: []terms.Node{{Name: "n1"}},
+		Executors: map[string]terms.Executor{"discard": p.remote},
+		Mode:      func(context.Context) terms.Mode { return terms.Mode{} }}, own)
 	p.sweeper = Sweeper{Left: p.remote.Leftovers,
-		Call: func(ctx context.Context, tool string, args any) gate.Answer {
+		Call: func(ctx context.Context, tool string, args any) terms.Answer {
 			return own.Call(ctx, door, tool, args)
 		}}
 	t.Cleanup(func() {
@@ -113,17 +114,17 @@ func (p *process) record() remote.Record {
 	t := p.t
 	return remote.Record{
 		Made: func(node, name string) error {
-			at := gate.StageDir{Node: node, Dir: name}
+			at := terms.StageDir{Node: node, Dir: name}
 			return p.step(func() error { return p.store.PutStage(t.Context(), at) })
 		},
 		Removed: func(node, name string) {
-			at := gate.StageDir{Node: node, Dir: name}
+			at := terms.StageDir{Node: node, Dir: name}
 			p.change(func() error { return p.store.RemoveStage(t.Context(), at) })
 		},
 		Missing: func(node, name string) (forgotten bool) {
 			p.change(func() (err error) {
 				forgotten, err = p.store.MissedStage(t.Context(),
-					gate.StageDir{Node: node, Dir: name})
+					terms.StageDir{Node: node, Dir: name})
 				return err
 			})
 			return forgotten
@@ -135,15 +136,15 @@ func (p *process) record() remote.Record {
 type nobody struct{ gate.Runner }
 
 // Decide, Intent, Outcome and Take make a process the other parts of its door.
-func (p *process) Decide(context.Context, gate.Question) (gate.Decision, error) {
+func (p *process) Decide(context.Context, terms.Question) (terms.Decision, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return gate.Decision{Allow: !p.frozen, Tier: gate.Yellow,
+	return terms.Decision{Allow: !p.frozen, Tier: terms.Yellow,
 		Failed: map[bool][]string{true: {"freeze"}}[p.frozen]}, nil
 }
 
-func (p *process) Intent(context.Context, gate.Record, bool) error { return p.write() }
-func (p *process) Outcome(context.Context, gate.Record) error      { return p.write() }
+func (p *process) Intent(context.Context, terms.Record, bool) error { return p.write() }
+func (p *process) Outcome(context.Context, terms.Record) error      { return p.write() }
 
 func (p *process) write() error {
 	return p.step(func() error {
@@ -156,8 +157,8 @@ func (p *process) write() error {
 	})
 }
 
-func (p *process) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (p *process) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
 
 // step does a step of the process, unless it is cut there or was cut before: then it waits.
@@ -365,30 +366,30 @@ func (p *process) reap() {
 // upload does what tools do with files, and ends the call.
 func (p *process) upload(local string) (err error) {
 	ctx := p.t.Context()
-	call := &gate.Call{ID: "call", Principal: gate.Principal{ID: "agent"}, Tool: &gate.Tool{},
-		Targets: gate.Targets{LocalPaths: []string{"a"}}}
+	call := &terms.Call{ID: "call", Principal: terms.Principal{ID: "agent"}, Tool: &terms.Tool{},
+		Targets: terms.Targets{LocalPaths: []string{"a"}}}
 	if call.Files, err = p.remote.Digests(call); err != nil {
 		return err
 	}
-	do := func(op abi.Op) (gate.Result, error) {
-		q := gate.Question{Kind: gate.KindOperation, Op: op, Node: &gate.Node{Name: "n1"},
-			Call: call, Phase: gate.PhaseLookup}
+	do := func(op abi.Op) (terms.Result, error) {
+		q := terms.Question{Kind: terms.KindOperation, Op: op, Node: &terms.Node{Name: "n1"},
+			Call: call, Phase: terms.PhaseLookup}
 		if _, stage := op.(abi.Stage); !stage {
 			facts, err := p.remote.Lookup(ctx, q)
 			if err != nil {
-				return gate.Result{}, err
+				return terms.Result{}, err
 			}
 			q.Facts = facts
 		}
-		q.Phase = gate.PhaseEffect
-		return p.remote.Execute(ctx, q, gate.Decision{Allow: true, Tier: gate.Yellow})
+		q.Phase = terms.PhaseEffect
+		return p.remote.Execute(ctx, q, terms.Decision{Allow: true, Tier: terms.Yellow})
 	}
 	on := abi.OnNode{Node: "n1"}
 	made, err := do(abi.Stage{OnNode: on})
 	if err != nil {
 		return err
 	}
-	call.Stages = []gate.StageDir{*made.Stage}
+	call.Stages = []terms.StageDir{*made.Stage}
 	defer p.remote.End(ctx, call)
 	staged := filepath.Join(made.Stage.Dir, "a")
 	for _, op := range []abi.Op{abi.SFTPPut{OnNode: on, Local: "a", Path: staged},
@@ -402,4 +403,4 @@ func (p *process) upload(local string) (err error) {
 	return nil
 }
 
-func stageOn(node, dir string) gate.StageDir { return gate.StageDir{Node: node, Dir: dir} }
+func stageOn(node, dir string) terms.StageDir { return terms.StageDir{Node: node, Dir: dir} }

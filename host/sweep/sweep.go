@@ -10,6 +10,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/native"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -23,7 +24,7 @@ const most = 100
 var Tool = native.Tool{
 	Name: name, Imports: []string{abi.Discard{}.Import()}, Budget: 5 * time.Minute,
 	Runs: "removes directories and files that the host recorded and did not remove",
-	Targets: func(args map[string]any) (on gate.Targets, err error) {
+	Targets: func(args map[string]any) (on terms.Targets, err error) {
 		if node, _ := args["node"].(string); node != "" {
 			on.Nodes = []string{node}
 		}
@@ -39,7 +40,7 @@ var Tool = native.Tool{
 			if err != nil {
 				errs = append(errs, err)
 			}
-			op := (*gate.OpError)(nil)
+			op := (*terms.OpError)(nil)
 			if errors.As(err, &op) && slices.Contains(away, op.Code) {
 				errs = append(errs, errAway)
 				break
@@ -60,9 +61,9 @@ var errAway = errors.New("nothing else on it can be removed now")
 // Node "". No field may be nil.
 type Sweeper struct {
 	// Left lists recorded files that are not in use.
-	Left func(context.Context) ([]gate.StageDir, error)
+	Left func(context.Context) ([]terms.StageDir, error)
 	// Call makes a call of a tool as the host.
-	Call func(ctx context.Context, tool string, args any) gate.Answer
+	Call func(ctx context.Context, tool string, args any) terms.Answer
 
 	refused bool // the last sweep was
 }
@@ -112,7 +113,7 @@ func (s *Sweeper) sweep(ctx context.Context) bool {
 				slog.Info("what a process left behind is gone", "node", node, "names", some)
 				continue
 			}
-			if errors.Is(a.Err, gate.ErrRefused) {
+			if errors.Is(a.Err, terms.ErrRefused) {
 				refusal = a.Err
 				break
 			}

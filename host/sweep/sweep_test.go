@@ -10,27 +10,27 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestAnUnreachableNodeIsSweptWhenItReturns(t *testing.T) {
-	left := []gate.StageDir{{Node: "away", Dir: "/a"}, {Node: "away", Dir: "/b"},
+	left := []terms.StageDir{{Node: "away", Dir: "/a"}, {Node: "away", Dir: "/b"},
 		{Node: "here", Dir: "/c"}, {Node: "", Dir: "agent/1"}, {Node: "", Dir: "agent/2"}}
 	var asked []string
 	away := true
 	s := Sweeper{
-		Left: func(context.Context) ([]gate.StageDir, error) { return slices.Clone(left), nil },
-		Call: func(_ context.Context, tool string, args any) gate.Answer {
+		Left: func(context.Context) ([]terms.StageDir, error) { return slices.Clone(left), nil },
+		Call: func(_ context.Context, tool string, args any) terms.Answer {
 			given := args.(map[string]any)
 			node, names := given["node"].(string), given["names"].([]string)
 			asked = append(asked, fmt.Sprint(tool, " ", node, names))
 			if away && node == "away" {
-				return gate.Answer{Err: errors.New("no answer")}
+				return terms.Answer{Err: errors.New("no answer")}
 			}
-			left = slices.DeleteFunc(left, func(l gate.StageDir) bool {
+			left = slices.DeleteFunc(left, func(l terms.StageDir) bool {
 				return l.Node == node && slices.Contains(names, l.Dir)
 			})
-			return gate.Answer{}
+			return terms.Answer{}
 		},
 	}
 	s.sweep(t.Context())
@@ -49,12 +49,12 @@ func TestARefusedSweepIsLoggedOnceUntilItIsAllowed(t *testing.T) {
 	before := slog.Default()
 	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
 	defer slog.SetDefault(before)
-	var err error = &gate.Refused{Failed: []string{"freeze"}}
+	var err error = &terms.Refused{Failed: []string{"freeze"}}
 	s := Sweeper{
-		Left: func(context.Context) ([]gate.StageDir, error) {
-			return []gate.StageDir{{Node: "n", Dir: "/a"}}, nil
+		Left: func(context.Context) ([]terms.StageDir, error) {
+			return []terms.StageDir{{Node: "n", Dir: "/a"}}, nil
 		},
-		Call: func(context.Context, string, any) gate.Answer { return gate.Answer{Err: err} },
+		Call: func(context.Context, string, any) terms.Answer { return terms.Answer{Err: err} },
 	}
 	said := func() int { return strings.Count(log.String(), "freeze") }
 	s.sweep(t.Context())
@@ -64,7 +64,7 @@ func TestARefusedSweepIsLoggedOnceUntilItIsAllowed(t *testing.T) {
 	}
 	err = nil
 	s.sweep(t.Context())
-	err = &gate.Refused{Failed: []string{"freeze"}}
+	err = &terms.Refused{Failed: []string{"freeze"}}
 	if s.sweep(t.Context()); said() != 2 {
 		t.Errorf("said %d times after it was allowed:\n%s", said(), log.String())
 	}
@@ -73,7 +73,7 @@ func TestARefusedSweepIsLoggedOnceUntilItIsAllowed(t *testing.T) {
 func TestRunSweepsAtOnceAndEndsWithItsContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	swept := 0
-	s := Sweeper{Left: func(context.Context) ([]gate.StageDir, error) {
+	s := Sweeper{Left: func(context.Context) ([]terms.StageDir, error) {
 		swept++
 		stop()
 		return nil, nil

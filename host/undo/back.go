@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -18,19 +18,19 @@ const Tool = "undo_call"
 // Records executes the operations that ask for what the host recorded.
 type Records struct{ Keeper *Keeper }
 
-// Lookup implements gate.Executor. It looks at what the call changed, so that what others changed
+// Lookup implements terms.Executor. It looks at what the call changed, so that what others changed
 // since is not overwritten.
-func (r Records) Lookup(ctx context.Context, q gate.Question) (gate.Facts, error) {
+func (r Records) Lookup(ctx context.Context, q terms.Question) (terms.Facts, error) {
 	op, is := q.Op.(abi.UndoSteps)
 	if !is {
-		return gate.Facts{}, nil
+		return terms.Facts{}, nil
 	}
 	u, err := r.Keeper.back(ctx, op.Call, q.Call.Principal.ID)
-	return gate.Facts{Undo: u}, err
+	return terms.Facts{Undo: u}, err
 }
 
-// Execute implements gate.Executor.
-func (r Records) Execute(ctx context.Context, q gate.Question, _ gate.Decision) (gate.Result,
+// Execute implements terms.Executor.
+func (r Records) Execute(ctx context.Context, q terms.Question, _ terms.Decision) (terms.Result,
 	error) {
 	if op, is := q.Op.(abi.Snapshots); is {
 		all, err := r.Keeper.Book.Snapshots(ctx)
@@ -43,16 +43,16 @@ func (r Records) Execute(ctx context.Context, q gate.Question, _ gate.Decision) 
 					Expires: s.Expires.Unix(), Taken: s.Taken})
 			}
 		}
-		return gate.Result{Value: list}, err
+		return terms.Result{Value: list}, err
 	}
 	if q.Facts.Undo == nil {
-		return gate.Result{}, failed("nothing was looked up")
+		return terms.Result{}, failed("nothing was looked up")
 	}
-	return gate.Result{Value: *q.Facts.Undo}, nil
+	return terms.Result{Value: *q.Facts.Undo}, nil
 }
 
-// End implements gate.Executor.
-func (Records) End(context.Context, *gate.Call) {}
+// End implements terms.Executor.
+func (Records) End(context.Context, *terms.Call) {}
 
 // back returns what takes a call back, as far as the one who asks made it.
 func (k *Keeper) back(ctx context.Context, call, who string) (*abi.UndoStepsResponse, error) {
@@ -119,7 +119,7 @@ func ways(steps []Step, own map[string]Snapshot) []abi.UndoStep {
 			step.Did += unseen
 		}
 		switch {
-		case len(s.Back.Rollback) > 0 || s.Ended == string(gate.Failed),
+		case len(s.Back.Rollback) > 0 || s.Ended == string(terms.Failed),
 			step.None == "" && s.Before.About != "" && s.Before.same(s.After):
 			continue
 		case s.Back.File != "":

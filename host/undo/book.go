@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/reverse"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Step is an operation of a call, with what takes it back.
@@ -65,10 +65,10 @@ type Book interface {
 // Keeper executes operations, each after a snapshot of the guests that its decision names. It takes
 // one of a guest for a call, before the first of these operations. No field may be nil.
 type Keeper struct {
-	gate.Executor
+	terms.Executor
 	Book Book
 	// Call makes a call of a tool as the host.
-	Call func(ctx context.Context, tool string, args any) gate.Answer
+	Call func(ctx context.Context, tool string, args any) terms.Answer
 	Now  func() time.Time
 
 	mu    sync.Mutex // guards what follows

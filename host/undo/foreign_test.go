@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -34,18 +34,18 @@ func begin(about, is string, most int64) *one {
 	o := &one{thing: &thing{about: about, is: is, most: most, called: map[string]bool{is: true}},
 		n: &node{}}
 	o.k = o.n.open()
-	o.k.Call = func(_ context.Context, _ string, args any) gate.Answer {
+	o.k.Call = func(_ context.Context, _ string, args any) terms.Answer {
 		data, err := json.Marshal(o.look(args.(map[string]any)["max_bytes"].(int64)))
-		return gate.Answer{Err: err, Output: gate.Output{JSON: data}}
+		return terms.Answer{Err: err, Output: terms.Output{JSON: data}}
 	}
 	o.n.acts = func() {
 		if o.n.fails = nil; o.end == "ok" || o.end == "lost after" {
 			o.is = o.after
 		}
 		if o.end == "failed" {
-			o.n.fails = gate.Fail("failed", "no")
+			o.n.fails = terms.Fail("failed", "no")
 		} else if o.end != "ok" {
-			o.n.fails = &gate.OpError{Code: "lost", Outcome: gate.Unknown}
+			o.n.fails = &terms.OpError{Code: "lost", Outcome: terms.Unknown}
 		}
 	}
 	return o
@@ -90,7 +90,7 @@ func (o *one) do(t *testing.T, what, end string, meanwhile ...func()) {
 	path := strings.TrimPrefix(o.about, "file:")
 	data := strings.Join(words[1:], "")
 	if path != o.about {
-		q.Cmd, q.Facts.File = nil, &gate.FileFacts{Exists: o.is != ""}
+		q.Cmd, q.Facts.File = nil, &terms.FileFacts{Exists: o.is != ""}
 	}
 	for _, happens := range meanwhile {
 		happens()

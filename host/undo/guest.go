@@ -9,6 +9,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/cluster"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -57,7 +58,7 @@ func find(ctx context.Context, r *gate.Running) (guest, error) {
 	if !g.Known() {
 		return from, failed("what %s lists of guest %s is not known to be so", node, id)
 	}
-	if !slices.ContainsFunc(r.Call.Nodes, func(n gate.Node) bool {
+	if !slices.ContainsFunc(r.Call.Nodes, func(n terms.Node) bool {
 		return n.Name == g.Node && slices.Contains(r.Call.Clusters, n.Cluster)
 	}) {
 		return from, failed("guest %s is on %q, which is no node of the inventory", id, g.Node)
@@ -104,7 +105,7 @@ func (g guest) check(ctx context.Context, name string, wanted bool) error {
 		}
 	}
 	if wanted {
-		return gate.Fail(notTaken, "Proxmox reported success, but guest %s has no snapshot %s",
+		return terms.Fail(notTaken, "Proxmox reported success, but guest %s has no snapshot %s",
 			g.VMID, name)
 	}
 	return nil
@@ -126,7 +127,7 @@ func (g guest) run(ctx context.Context, argv ...string) (string, error) {
 }
 
 func failed(format string, args ...any) error {
-	return gate.Fail("no_snapshot", format, args...)
+	return terms.Fail("no_snapshot", format, args...)
 }
 
 // The names of the tools, in core policy too.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -106,7 +107,7 @@ func (g guest) object(ctx context.Context, what string, options ...string) (map[
 func fileState(ctx context.Context, r *gate.Running, on abi.OnNode, path string, most int64) (
 	State, error) {
 	res, err := r.Operate(ctx, abi.SFTPStat{OnNode: on, Path: path})
-	if op := (*gate.OpError)(nil); errors.As(err, &op) && op.Code == "not_found" {
+	if op := (*terms.OpError)(nil); errors.As(err, &op) && op.Code == "not_found" {
 		return State{Status: absent}, nil
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/native"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -22,41 +23,46 @@ type said struct {
 	sent    []string
 }
 
-func (n *said) Decide(context.Context, gate.Question) (gate.Decision, error) {
-	return gate.Decision{Allow: true, Tier: gate.Yellow}, nil
+func (n *said) Decide(context.Context, terms.Question) (terms.Decision, error) {
+	return terms.Decision{Allow: true, Tier: terms.Yellow}, nil
 }
-func (n *said) Intent(context.Context, gate.Record, bool) error { return nil }
-func (n *said) Outcome(context.Context, gate.Record) error      { return nil }
-func (n *said) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{}, func() {}, nil
+func (n *said) Intent(context.Context, terms.Record, bool) error { return nil }
+func (n *said) Outcome(context.Context, terms.Record) error      { return nil }
+func (n *said) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{}, func() {}, nil
 }
-func (n *said) End(context.Context, *gate.Call) {}
-func (n *said) Lookup(context.Context, gate.Question) (gate.Facts, error) {
-	return gate.Facts{}, nil
+func (n *said) End(context.Context, *terms.Call) {}
+func (n *said) Lookup(context.Context, terms.Question) (terms.Facts, error) {
+	return terms.Facts{}, nil
 }
-func (n *said) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+
+func (n *said) Execute(
+	_ context.Context,
+	q terms.Question,
+	_ terms.Decision,
+) (terms.Result, error) {
 	argv := q.Op.(abi.SSHExec).Argv
 	n.sent = append(n.sent, strings.Join(argv, " "))
 	if argv[0] == "pct" {
-		return gate.Result{Value: abi.ExecResponse{Exit: n.exit, Stderr: "out of space"}}, nil
+		return terms.Result{Value: abi.ExecResponse{Exit: n.exit, Stderr: "out of space"}}, nil
 	}
 	for what, text := range n.answers {
 		if strings.Contains(strings.Join(argv[:3], " "), what) {
-			return gate.Result{Value: abi.ExecResponse{Stdout: text}}, nil
+			return terms.Result{Value: abi.ExecResponse{Stdout: text}}, nil
 		}
 	}
-	return gate.Result{Value: abi.ExecResponse{Exit: 1}}, nil
+	return terms.Result{Value: abi.ExecResponse{Exit: 1}}, nil
 }
 
 // keeper returns a Keeper over a node whose calls go through a door to this one.
 func (n *said) keeper(book *node) *Keeper {
 	r := native.New(n.Runner, "1", Tools...)
 	door := gate.New(gate.Options{Decider: n, Journal: n, Ledger: n, Lowerer: shell.Lowerer{},
-		Throttle: &fair.Refusals{}, Nodes: []gate.Node{{Name: "pve1", Cluster: "lab"}},
-		Executors: map[string]gate.Executor{"ssh_exec": n},
-		Mode:      func(context.Context) gate.Mode { return gate.Mode{} }}, r)
+		Throttle: &fair.Refusals{}, Nodes: []terms.Node{{Name: "pve1", Cluster: "lab"}},
+		Executors: map[string]terms.Executor{"ssh_exec": n},
+		Mode:      func(context.Context) terms.Mode { return terms.Mode{} }}, r)
 	k := book.open()
-	k.Call = func(ctx context.Context, tool string, args any) gate.Answer {
+	k.Call = func(ctx context.Context, tool string, args any) terms.Answer {
 		return r.Call(ctx, door, tool, args)
 	}
 	return k
@@ -109,18 +115,18 @@ func answering(in field, text string) *said {
 // there twice: then the operation is not sent.
 func TestALookThatIsNotWholeStopsTheOperation(t *testing.T) {
 	lxc, vm := ran("pct", "stop", "105"), ran("qm", "stop", "200")
-	do := func(n *said, q gate.Question) (sent int, err error) {
+	do := func(n *said, q terms.Question) (sent int, err error) {
 		book := &node{}
 		_, err = n.keeper(book).Execute(t.Context(), q, recording(false))
 		return len(book.events), err
 	}
-	for _, q := range []gate.Question{lxc, vm, ran("systemctl", "stop", "cron")} {
+	for _, q := range []terms.Question{lxc, vm, ran("systemctl", "stop", "cron")} {
 		if sent, err := do(answering(field{}, ""), q); sent != 1 || err != nil {
 			t.Fatalf("%v with good answers: sent %d, %v", q.Op, sent, err)
 		}
 	}
 	for _, c := range []struct {
-		q gate.Question
+		q terms.Question
 		field
 	}{
 		{lxc, field{"/nodes/pve1/lxc/105/status", "status"}},
@@ -142,7 +148,7 @@ func TestALookThatIsNotWholeStopsTheOperation(t *testing.T) {
 		}
 	}
 	for what := range good {
-		q := map[bool]gate.Question{true: lxc, false: vm}[strings.Contains(what, "lxc")]
+		q := map[bool]terms.Question{true: lxc, false: vm}[strings.Contains(what, "lxc")]
 		for _, text := range []string{"", "null", "[]", `"running"`, "{}", "[{}]",
 			`{"status":"running"`} {
 			n := answering(field{}, "")

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/reverse"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // record executes an operation between two looks at what it changes, and records what takes it
 // back.
-func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (gate.Result,
+func (k *Keeper) record(ctx context.Context, q terms.Question, d terms.Decision) (terms.Result,
 	error) {
 	o := d.Obligations.Undo
 	s, err := k.before(ctx, q, d)
@@ -26,24 +26,24 @@ func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (
 	}
 	if err != nil {
 		if !o.Optional {
-			return gate.Result{}, gate.Fail("no_undo", "what takes this back could not be kept, "+
+			return terms.Result{}, terms.Fail("no_undo", "what takes this back could not be kept, "+
 				"so nothing was done: %v", err)
 		}
 		slog.Warn("an operation is done that cannot be undone, as the site allows", "call",
 			q.Call.ID, "error", err)
 		s.Back = reverse.Way{None: "what it was before could not be kept: " + err.Error()}
 		if err := k.Book.PutStep(ctx, s); err != nil {
-			return gate.Result{}, err // the store is away
+			return terms.Result{}, err // the store is away
 		}
 	}
 	res, done := k.Executor.Execute(ctx, q, d)
-	s.Ended = string(gate.Succeeded)
-	if op := (*gate.OpError)(nil); errors.As(done, &op) && op.Outcome == gate.Unknown {
+	s.Ended = string(terms.Succeeded)
+	if op := (*terms.OpError)(nil); errors.As(done, &op) && op.Outcome == terms.Unknown {
 		return res, done // as if the host had been killed: nobody knows
 	} else if done != nil {
-		s.Ended = string(gate.Failed)
+		s.Ended = string(terms.Failed)
 	}
-	if s.After = (State{}); s.Before.About != "" && s.Ended == string(gate.Succeeded) {
+	if s.After = (State{}); s.Before.About != "" && s.Ended == string(terms.Succeeded) {
 		after, err := k.look(ctx, s.Node, s.Before.About, o.MaxBytes)
 		if after.Data = nil; err != nil {
 			s.Back = reverse.Way{None: "how it left things could not be seen: " + err.Error()}
@@ -57,7 +57,7 @@ func (k *Keeper) record(ctx context.Context, q gate.Question, d gate.Decision) (
 }
 
 // before is the record of a step that is about to be done.
-func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (Step, error) {
+func (k *Keeper) before(ctx context.Context, q terms.Question, d terms.Decision) (Step, error) {
 	o := d.Obligations.Undo
 	s := Step{Call: q.Call.ID, N: k.number(q.Call.ID), Principal: q.Call.Principal.ID,
 		Tool: q.Call.Tool.Name, Node: q.Op.NodeName(), Made: k.Now(),
@@ -106,7 +106,7 @@ func (k *Keeper) before(ctx context.Context, q gate.Question, d gate.Decision) (
 
 // hoped returns how an operation leaves what it changes, where it succeeds and that can be told
 // before, else nothing. A call whose outcome nobody knows is undone where this is what is there.
-func hoped(q gate.Question, was State) State {
+func hoped(q terms.Question, was State) State {
 	will := State{About: was.About, Config: was.Config}
 	switch op := q.Op.(type) {
 	case abi.SFTPWrite:
@@ -129,7 +129,7 @@ func hoped(q gate.Question, was State) State {
 }
 
 // ofFile says what an operation does to a file, which file, and what takes it back.
-func ofFile(q gate.Question) (did, about string, back reverse.Way) {
+func ofFile(q terms.Question) (did, about string, back reverse.Way) {
 	action, path := "write", ""
 	switch op := q.Op.(type) {
 	case abi.SFTPWrite:
@@ -167,7 +167,7 @@ func (k *Keeper) look(ctx context.Context, node, about string, most int64) (s St
 
 // Targets returns what undoing a call acts on: what the call did, as far as there is a record. Of a
 // call of another principal nothing is told, as of one that nobody made.
-func Targets(ctx context.Context, b Book, who, call string) (t gate.Targets, err error) {
+func Targets(ctx context.Context, b Book, who, call string) (t terms.Targets, err error) {
 	steps, err := b.Steps(ctx, call)
 	if err != nil {
 		return t, err

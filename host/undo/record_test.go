@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/reverse"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -25,12 +25,12 @@ type node struct {
 	acts  func()           // what an operation does
 }
 
-func (n *node) Execute(context.Context, gate.Question, gate.Decision) (gate.Result, error) {
+func (n *node) Execute(context.Context, terms.Question, terms.Decision) (terms.Result, error) {
 	n.events = append(n.events, "execute")
 	if n.acts != nil {
 		n.acts()
 	}
-	return gate.Result{}, n.fails
+	return terms.Result{}, n.fails
 }
 func (n *node) PutStep(_ context.Context, s Step) error { n.steps[s.N] = s; return n.broken }
 func (n *node) Steps(context.Context, string) (all []Step, err error) {
@@ -43,28 +43,28 @@ func (n *node) Steps(context.Context, string) (all []Step, err error) {
 func (n *node) open() *Keeper {
 	n.steps = map[int]Step{}
 	return &Keeper{Executor: n, Book: n, Now: func() time.Time { return time.UnixMilli(1e12) },
-		Call: func(_ context.Context, _ string, args any) gate.Answer {
+		Call: func(_ context.Context, _ string, args any) terms.Answer {
 			m := args.(map[string]any)
 			for _, kind := range []string{"guest", "unit", "file"} {
 				if name, is := m[kind].(string); is {
 					data, _ := json.Marshal(n.is[kind+":"+name])
-					return gate.Answer{Err: n.blind, Output: gate.Output{JSON: data}}
+					return terms.Answer{Err: n.blind, Output: terms.Output{JSON: data}}
 				}
 			}
-			return gate.Answer{Err: errors.New("nothing to look at")}
+			return terms.Answer{Err: errors.New("nothing to look at")}
 		}}
 }
 
-func ran(argv ...string) gate.Question {
+func ran(argv ...string) terms.Question {
 	q := stop("")
 	q.Op = abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"}, Argv: argv}
-	q.Cmd = &gate.Command{Lowered: gate.Lowered{Calls: []gate.Simple{{Argv: argv}}}}
+	q.Cmd = &terms.Command{Lowered: terms.Lowered{Calls: []terms.Simple{{Argv: argv}}}}
 	return q
 }
 
-func recording(optional bool) gate.Decision {
-	return gate.Decision{Allow: true, Obligations: gate.Obligations{
-		Undo: gate.Keeping{Record: true, Optional: optional, Days: 7, MaxBytes: 100}}}
+func recording(optional bool) terms.Decision {
+	return terms.Decision{Allow: true, Obligations: terms.Obligations{
+		Undo: terms.Keeping{Record: true, Optional: optional, Days: 7, MaxBytes: 100}}}
 }
 
 func (n *node) back(t *testing.T, k *Keeper, who string) *abi.UndoStepsResponse {
@@ -85,7 +85,7 @@ func TestWhatACallChangedIsTakenBackInReverse(t *testing.T) {
 		n.is["guest:105"] = State{Status: "running", Config: "a",
 			Values: n.is["guest:105"].Values}
 	}
-	do := func(q gate.Question) {
+	do := func(q terms.Question) {
 		if _, err := k.Execute(t.Context(), q, recording(false)); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestWhatACallChangedIsTakenBackInReverse(t *testing.T) {
 	n.acts = func() { n.is["file:/opt/a"] = State{Status: "sha256:2"} }
 	put := stop("")
 	put.Op, put.Facts.File = abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"}, Local: "a",
-		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+		Path: "/opt/a"}, &terms.FileFacts{Exists: true}
 	do(put)
 	n.acts = nil
 	do(ran("pct", "reboot", "105"))
@@ -213,11 +213,11 @@ func TestAGuestWithASnapshotIsRolledBackDespiteLaterChanges(t *testing.T) {
 func TestWhatCannotBeKeptIsNotDone(t *testing.T) {
 	big := stop("")
 	big.Op, big.Facts.File = abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"},
-		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+		Path: "/opt/a"}, &terms.FileFacts{Exists: true}
 	fresh := big
-	fresh.Facts.File = &gate.FileFacts{}
+	fresh.Facts.File = &terms.FileFacts{}
 	for name, tt := range map[string]struct {
-		q        gate.Question
+		q        terms.Question
 		n        *node
 		optional bool
 		done     int
@@ -244,7 +244,7 @@ func TestWhatCannotBeKeptIsNotDone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := tt.n.open().Execute(t.Context(), tt.q, recording(tt.optional))
-			op := (*gate.OpError)(nil)
+			op := (*terms.OpError)(nil)
 			if tt.done == 0 && !tt.optional && (!errors.As(err, &op) || op.Code != "no_undo") {
 				t.Errorf("error %v", err)
 			}
@@ -257,21 +257,21 @@ func TestWhatCannotBeKeptIsNotDone(t *testing.T) {
 
 // What a lost answer would have said can be seen where the command leaves one state alone.
 func TestAnUnknownOutcomeBarsTheUndoUnlessWhatItLeavesIsThere(t *testing.T) {
-	lost := &gate.OpError{Code: "lost", Outcome: gate.Unknown}
+	lost := &terms.OpError{Code: "lost", Outcome: terms.Unknown}
 	put, drop, write := stop(""), stop(""), stop("")
 	on := abi.OnNode{Node: "pve1"}
 	put.Op, put.Facts.File = abi.SFTPPut{OnNode: on, Local: "a",
-		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+		Path: "/opt/a"}, &terms.FileFacts{Exists: true}
 	put.Call.Files = map[string]string{"a": "sha256:new"}
 	drop.Op, drop.Facts.File = abi.SFTPRemove{OnNode: on,
-		Path: "/opt/a"}, &gate.FileFacts{Exists: true}
+		Path: "/opt/a"}, &terms.FileFacts{Exists: true}
 	write.Op, write.Facts.File = abi.SFTPWrite{OnNode: on, Path: "/opt/a",
-		Data: abi.NewData([]byte("new"))}, &gate.FileFacts{Exists: true}
+		Data: abi.NewData([]byte("new"))}, &terms.FileFacts{Exists: true}
 	guest, file := State{Status: "running", Config: "a"}, State{Status: "sha256:old",
 		Data: []byte("old")}
 	unit := State{Status: "ActiveState=active UnitFileState=enabled"}
 	for name, tt := range map[string]struct {
-		q      gate.Question
+		q      terms.Question
 		about  string
 		before State
 		after  State

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/native"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var looks = []string{"pvesh get /cluster/resources",
@@ -33,20 +34,20 @@ var Tools = []native.Tool{
 			"pvesh get /nodes/{node}/qemu/{vmid}/config", "systemctl show"}},
 }
 
-func targets(args map[string]any) (gate.Targets, error) {
+func targets(args map[string]any) (terms.Targets, error) {
 	node, _ := args["node"].(string)
 	id, _ := args["vmid"].(string)
-	return gate.Targets{Nodes: []string{node}, VMIDs: []string{id}}, nil
+	return terms.Targets{Nodes: []string{node}, VMIDs: []string{id}}, nil
 }
 
-func lookTargets(args map[string]any) (t gate.Targets, err error) {
+func lookTargets(args map[string]any) (t terms.Targets, err error) {
 	of := func(name string) []string {
 		if v, is := args[name].(string); is {
 			return []string{v}
 		}
 		return []string{}
 	}
-	return gate.Targets{Nodes: of("node"), VMIDs: of("guest"), Services: of("unit"),
+	return terms.Targets{Nodes: of("node"), VMIDs: of("guest"), Services: of("unit"),
 		Paths: of("file"), Hosts: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}, nil
 }
 
@@ -68,7 +69,7 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 	}
 	_, err = g.run(ctx, g.tool(), "snapshot", g.VMID, name, "--description",
 		"before call "+call)
-	seen, op := g.check(ctx, name, true), (*gate.OpError)(nil)
+	seen, op := g.check(ctx, name, true), (*terms.OpError)(nil)
 	switch {
 	case err == nil:
 		return found{g.Status == "running", g.node, g.tool()}, seen
@@ -80,8 +81,8 @@ func take(ctx context.Context, r *gate.Running) (any, error) {
 }
 
 func unknown(err error) bool {
-	op := (*gate.OpError)(nil)
-	return errors.As(err, &op) && op.Outcome == gate.Unknown
+	op := (*terms.OpError)(nil)
+	return errors.As(err, &op) && op.Outcome == terms.Unknown
 }
 
 func prune(ctx context.Context, r *gate.Running) (any, error) {

@@ -11,15 +11,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-// Execute implements gate.Executor.
-func (k *Keeper) Execute(ctx context.Context, q gate.Question, d gate.Decision) (
-	gate.Result, error) {
+// Execute implements terms.Executor.
+func (k *Keeper) Execute(ctx context.Context, q terms.Question, d terms.Decision) (
+	terms.Result, error) {
 	for _, id := range d.Obligations.Snapshot.VMIDs {
 		if err := k.first(ctx, q, id, d.Obligations.Snapshot); err != nil {
-			return gate.Result{}, err
+			return terms.Result{}, err
 		}
 	}
 	if d.Obligations.Undo.Record {
@@ -28,8 +28,8 @@ func (k *Keeper) Execute(ctx context.Context, q gate.Question, d gate.Decision) 
 	return k.Executor.Execute(ctx, q, d)
 }
 
-// End implements gate.Executor.
-func (k *Keeper) End(ctx context.Context, c *gate.Call) {
+// End implements terms.Executor.
+func (k *Keeper) End(ctx context.Context, c *terms.Call) {
 	k.mu.Lock()
 	for key := range k.taken {
 		if strings.HasPrefix(key, c.ID+" ") {
@@ -42,7 +42,7 @@ func (k *Keeper) End(ctx context.Context, c *gate.Call) {
 }
 
 // first takes a snapshot of a guest, unless this call has one of it.
-func (k *Keeper) first(ctx context.Context, q gate.Question, id string, o gate.Snapshot) error {
+func (k *Keeper) first(ctx context.Context, q terms.Question, id string, o terms.Snapshot) error {
 	c, key := q.Call, q.Call.ID+" "+q.Node.Cluster+" "+id
 	k.mu.Lock()
 	has := k.taken[key]
@@ -79,7 +79,7 @@ func (k *Keeper) take(ctx context.Context, s Snapshot) error {
 		return err
 	}
 	a := k.Call(ctx, takeName, s.args())
-	if op := (*gate.OpError)(nil); a.Outcome == gate.Refusal ||
+	if op := (*terms.OpError)(nil); a.Outcome == terms.Refusal ||
 		errors.As(a.Err, &op) && op.Code == notTaken {
 		_ = k.Book.RemoveSnapshot(ctx, s) // it is not there; a record that stays is harmless
 	}

@@ -9,24 +9,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // world is what a Keeper works with.
 type world struct {
-	gate.Executor // nil: nothing else is asked of it
-	events        []string
-	book          []Snapshot
-	broken        error // of PutSnapshot
-	refuse        error // of Call
+	terms.Executor // nil: nothing else is asked of it
+	events         []string
+	book           []Snapshot
+	broken         error // of PutSnapshot
+	refuse         error // of Call
 }
 
-func (w *world) Execute(context.Context, gate.Question, gate.Decision) (gate.Result, error) {
+func (w *world) Execute(context.Context, terms.Question, terms.Decision) (terms.Result, error) {
 	w.events = append(w.events, "execute")
-	return gate.Result{}, nil
+	return terms.Result{}, nil
 }
-func (w *world) End(context.Context, *gate.Call) { w.events = append(w.events, "end") }
+func (w *world) End(context.Context, *terms.Call) { w.events = append(w.events, "end") }
 func (w *world) PutSnapshot(_ context.Context, s Snapshot) error {
 	w.events = append(w.events, fmt.Sprintf("put %s %v", s.VMID, s.Taken))
 	if w.broken != nil {
@@ -53,11 +53,11 @@ func (w *world) RemoveSteps(context.Context, time.Time) error  { return nil }
 
 func (w *world) keeper(now time.Time) *Keeper {
 	return &Keeper{Executor: w, Book: w, Now: func() time.Time { return now },
-		Call: func(_ context.Context, tool string, args any) gate.Answer {
+		Call: func(_ context.Context, tool string, args any) terms.Answer {
 			w.events = append(w.events, fmt.Sprint(tool, " ", args.(map[string]any)["vmid"]))
-			a := gate.Answer{Err: w.refuse, Output: gate.Output{JSON: []byte(`{"running":true}`)}}
-			if errors.Is(w.refuse, gate.ErrRefused) {
-				a.Outcome = gate.Refusal
+			a := terms.Answer{Err: w.refuse, Output: terms.Output{JSON: []byte(`{"running":true}`)}}
+			if errors.Is(w.refuse, terms.ErrRefused) {
+				a.Outcome = terms.Refusal
 			}
 			return a
 		}}
@@ -65,15 +65,15 @@ func (w *world) keeper(now time.Time) *Keeper {
 
 const call = "01ABCDEFGHIJKLMNOPQRSTUV00"
 
-func stop(id string) gate.Question {
-	return gate.Question{Op: abi.SSHExec{}, Node: &gate.Node{Name: "pve1", Cluster: "lab"},
-		Call: &gate.Call{ID: call, Principal: gate.Principal{ID: "ann"},
-			Tool: &gate.Tool{Name: "stop"}}}
+func stop(id string) terms.Question {
+	return terms.Question{Op: abi.SSHExec{}, Node: &terms.Node{Name: "pve1", Cluster: "lab"},
+		Call: &terms.Call{ID: call, Principal: terms.Principal{ID: "ann"},
+			Tool: &terms.Tool{Name: "stop"}}}
 }
 
-func first(optional bool, ids ...string) gate.Decision {
-	return gate.Decision{Allow: true, Obligations: gate.Obligations{
-		Snapshot: gate.Snapshot{VMIDs: ids, Optional: optional, Keep: 2, Days: 7}}}
+func first(optional bool, ids ...string) terms.Decision {
+	return terms.Decision{Allow: true, Obligations: terms.Obligations{
+		Snapshot: terms.Snapshot{VMIDs: ids, Optional: optional, Keep: 2, Days: 7}}}
 }
 
 func TestASnapshotIsRecordedAndTakenBeforeAndOnceForACall(t *testing.T) {
@@ -84,7 +84,7 @@ func TestASnapshotIsRecordedAndTakenBeforeAndOnceForACall(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := k.Execute(t.Context(), stop("105"), gate.Decision{Allow: true}); err != nil {
+	if _, err := k.Execute(t.Context(), stop("105"), terms.Decision{Allow: true}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"put 105 false", "take_snapshot 105", "put 105 true", "execute", "execute",
@@ -105,7 +105,7 @@ func TestASnapshotIsRecordedAndTakenBeforeAndOnceForACall(t *testing.T) {
 }
 
 func TestWithoutASnapshotNothingIsDone(t *testing.T) {
-	refused := &gate.Refused{Failed: []string{"freeze"}}
+	refused := &terms.Refused{Failed: []string{"freeze"}}
 	for name, tt := range map[string]struct {
 		broken, refuse error
 		optional       bool
@@ -124,9 +124,9 @@ func TestWithoutASnapshotNothingIsDone(t *testing.T) {
 			w := &world{broken: tt.broken, refuse: tt.refuse}
 			_, err := w.keeper(time.Now()).Execute(t.Context(), stop("105"),
 				first(tt.optional, "105"))
-			op := (*gate.OpError)(nil)
+			op := (*terms.OpError)(nil)
 			if !tt.optional && (!errors.As(err, &op) || op.Code != "no_snapshot" ||
-				op.Outcome != gate.Failed) {
+				op.Outcome != terms.Failed) {
 				t.Errorf("error %v", err)
 			}
 			if tt.optional && err != nil {

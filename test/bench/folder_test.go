@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// BenchmarkFolder copies a folder of 1,000 small files by one call and with scp -r, in turn, in both
-// directions.
+// BenchmarkFolder copies a folder of 1,000 small files by one call and with scp -r, in turn, in
+// both directions.
 func BenchmarkFolder(b *testing.B) {
 	p := newPlace(b)
 	from, to := filepath.Join(b.TempDir(), "folder"), b.TempDir()

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/gate"
 	policy "github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -43,7 +43,7 @@ func BenchmarkReplay(b *testing.B) {
 			b.Fatalf("%+v %v", d, err)
 		}
 		kind := map[bool]string{true: "call", false: "operation"}[q.Op == nil]
-		r := gate.Record{Type: "intent", Time: time.Now(), ID: q.ID, CallID: q.Call.ID, Kind: kind,
+		r := terms.Record{Type: "intent", Time: time.Now(), ID: q.ID, CallID: q.Call.ID, Kind: kind,
 			Op: opOf(q), Principal: "demo", Tool: q.Call.Tool.Name, Tier: d.Tier.String(),
 			Revision: d.Revision, Input: d.Input}
 		if err := journal.Intent(context.Background(), r, false); err != nil {
@@ -67,29 +67,29 @@ func BenchmarkReplay(b *testing.B) {
 	}
 }
 
-func question(i int) gate.Question {
-	tool := &gate.Tool{
+func question(i int) terms.Question {
+	tool := &terms.Tool{
 		Kind:        "tool",
 		Name:        "proxmox_container_status",
-		Plugin:      gate.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"},
+		Plugin:      terms.Plugin{Name: "containers", Version: "1.0.0", Digest: "sha256:00"},
 		Imports:     []string{"ssh_exec"},
 		Commands:    []string{"pct status", "pct config"},
 		TargetKinds: []string{"vmids"},
 	}
 	vmid := fmt.Sprint(200 + i%500)
-	c := &gate.Call{
+	c := &terms.Call{
 		ID:        fmt.Sprint("C", i/2),
 		Source:    "stdio",
-		Principal: gate.Principal{ID: "demo", Auth: "config"},
+		Principal: terms.Principal{ID: "demo", Auth: "config"},
 		Tool:      tool,
-		Args: gate.Args{
+		Args: terms.Args{
 			JSON:    json.RawMessage(`{"vmid":` + vmid + `}`),
 			Digest:  "sha256:11",
 			Scalars: map[string]any{"vmid": int64(200 + i%500)},
 		},
-		Targets:  gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{vmid}},
+		Targets:  terms.Targets{Nodes: []string{"pve1"}, VMIDs: []string{vmid}},
 		Clusters: []string{"lab"},
-		Nodes: []gate.Node{
+		Nodes: []terms.Node{
 			{
 				Name:    "pve1",
 				Cluster: "lab",
@@ -99,28 +99,28 @@ func question(i int) gate.Question {
 				Default: true,
 			},
 		},
-		Confirmation: gate.Confirmation{State: "none"},
+		Confirmation: terms.Confirmation{State: "none"},
 	}
-	q := gate.Question{
+	q := terms.Question{
 		ID:    fmt.Sprint("D", i),
-		Kind:  gate.KindCall,
+		Kind:  terms.KindCall,
 		Call:  c,
-		Facts: gate.Facts{Counts: gate.Counts{Calls60s: int64(1 + i%20), TargetCalls60s: 1}},
+		Facts: terms.Facts{Counts: terms.Counts{Calls60s: int64(1 + i%20), TargetCalls60s: 1}},
 		Time:  time.Now(),
 	}
 	if i%2 == 1 {
 		argv := []string{"pct", "status", vmid, "--verbose"}
 		cmd := shell.Lowerer{}.Argv(argv)
-		c.Decided = gate.Decision{Allow: true, Tier: gate.Green}
-		q.Kind, q.Op, q.Node, q.Cmd, q.Facts = gate.KindOperation, abi.SSHExec{
+		c.Decided = terms.Decision{Allow: true, Tier: terms.Green}
+		q.Kind, q.Op, q.Node, q.Cmd, q.Facts = terms.KindOperation, abi.SSHExec{
 			OnNode: abi.OnNode{Node: "pve1"},
 			Argv:   argv,
-		}, &c.Nodes[0], &cmd, gate.Facts{}
+		}, &c.Nodes[0], &cmd, terms.Facts{}
 	}
 	return q
 }
 
-func opOf(q gate.Question) string {
+func opOf(q terms.Question) string {
 	if q.Op == nil {
 		return ""
 	}

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/cluster"
-	"github.com/caponier-mcp/caponier/host/gate"
 	policy "github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // largeSite writes the site of the lab with 5,000 principals more, 200 roles, and 20,000 guests
@@ -59,7 +59,7 @@ func largeSite(t testing.TB) (dir string) {
 // decision, what loading takes, and the heap that the site keeps alive.
 func BenchmarkSites(b *testing.B) {
 	dirs := map[string]string{"small": "../../examples/lab/site", "large": largeSite(b)}
-	engines, loaded := map[string]gate.Decider{}, map[string]float64{}
+	engines, loaded := map[string]terms.Decider{}, map[string]float64{}
 	for _, name := range []string{"small", "large"} {
 		before, began := heap(), time.Now()
 		e, err := policy.New(b.Context(), policy.Options{Site: dirs[name]})

@@ -14,8 +14,8 @@ import (
 // acts are the methods that reach a node, a plugin or another server. Only gate calls them, each
 // once, inside a function that it gives to pass.
 var acts = map[string][]string{
-	"Executor": {"Execute", "Lookup"},
-	"Runner":   {"Run"},
+	"terms.Executor": {"Execute", "Lookup"},
+	"gate.Runner":    {"Run"},
 }
 
 // sideDoor is a helper that calls an executor without a decision, which the test must find.
@@ -24,13 +24,13 @@ const sideDoor = `package main
 import (
 	"context"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-func sideDoor(r *remote.Remote, q gate.Question) {
-	r.Execute(context.Background(), q, gate.Decision{Allow: true})
-	var e gate.Executor = r
+func sideDoor(r *remote.Remote, q terms.Question) {
+	r.Execute(context.Background(), q, terms.Decision{Allow: true})
+	var e terms.Executor = r
 	f := e.Lookup
 	f(context.Background(), q)
 }
@@ -74,24 +74,19 @@ func loadPackages(t *testing.T, tests bool, overlay map[string][]byte,
 // "package function method". A method value counts as a call.
 func uses(t *testing.T, pkgs []*packages.Package) (found []string) {
 	t.Helper()
-	var gate *types.Package
 	for _, p := range pkgs {
-		if p.PkgPath == module+"host/gate" {
-			gate = p.Types
-		}
-	}
-	for _, p := range pkgs {
-		for name, methods := range acts {
-			obj := p.Types
+		for act, methods := range acts {
+			in, name, _ := strings.Cut(act, ".")
+			declaring := p.Types
 			for _, imp := range p.Types.Imports() {
-				if imp.Path() == gate.Path() {
-					obj = imp
+				if imp.Path() == module+"host/"+in {
+					declaring = imp
 				}
 			}
-			if obj.Path() != gate.Path() {
-				continue // a package without gate cannot name a question
+			if declaring.Path() != module+"host/"+in {
+				continue // without that package it cannot name a question, or a running call
 			}
-			iface := obj.Scope().Lookup(name).Type().Underlying().(*types.Interface)
+			iface := declaring.Scope().Lookup(name).Type().Underlying().(*types.Interface)
 			for _, file := range p.Syntax {
 				found = append(found, usesIn(p, file, iface, name, methods)...)
 			}

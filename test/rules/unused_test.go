@@ -14,7 +14,7 @@ import (
 var unusedExempt = []string{
 	"host/remote/sshtest.",  // helpers of tests
 	"host/front/fronttest.", // helpers of tests
-	"host/gate.Err",         // kinds of errors, for errors.Is
+	"host/terms.Err",        // kinds of errors, for errors.Is
 }
 
 // byConvention are methods that the standard library calls through interfaces without a name.

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // differences is what users of the older servers have to know.
@@ -31,13 +31,13 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	write(os.Stdout, lock.Tools(), func(t *gate.Tool) gate.Tier {
+	write(os.Stdout, lock.Tools(), func(t *terms.Tool) terms.Tier {
 		d, err := site.Decide(
 			context.Background(),
-			gate.Question{ID: "list", Kind: gate.KindVisible,
-				Time: time.Now(), Mode: gate.Mode{Freezes: []gate.Freeze{}},
-				Call: &gate.Call{Source: "cli",
-					Tool: t, Principal: gate.Principal{ID: "local", Roles: []string{},
+			terms.Question{ID: "list", Kind: terms.KindVisible,
+				Time: time.Now(), Mode: terms.Mode{Freezes: []terms.Freeze{}},
+				Call: &terms.Call{Source: "cli",
+					Tool: t, Principal: terms.Principal{ID: "local", Roles: []string{},
 						Auth: "config"}}},
 		)
 		if err != nil {
@@ -47,7 +47,7 @@ func main() {
 	})
 }
 
-func limits(p gate.Param) string {
+func limits(p terms.Param) string {
 	var l []string
 	add := func(format string, args ...any) { l = append(l, fmt.Sprintf(format, args...)) }
 	if p.Min != nil && p.Max != nil {
@@ -75,7 +75,7 @@ func limits(p gate.Param) string {
 }
 
 // write writes what the lock has of each tool, and the tier that the site gives it.
-func write(w io.Writer, tools []*gate.Tool, tier func(*gate.Tool) gate.Tier) {
+func write(w io.Writer, tools []*terms.Tool, tier func(*terms.Tool) terms.Tier) {
 	fmt.Fprintf(
 		w,
 		"# Tools\n\nGenerated from `plugins.lock` and `policies/site` by `make docs`. A tool "+

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const (
@@ -178,7 +178,7 @@ func (x *Index) hits(ctx context.Context, q audit.Query, terms []term, after Mar
 }
 
 // read reads the records of a call from the journal, and what they say in short.
-func (x *Index) read(ctx context.Context, call int64) (*audit.Found, []gate.Record, error) {
+func (x *Index) read(ctx context.Context, call int64) (*audit.Found, []terms.Record, error) {
 	var name string
 	err := x.db.QueryRowContext(ctx, "SELECT name FROM call WHERE id = ?", call).Scan(&name)
 	if err != nil {
@@ -188,7 +188,7 @@ func (x *Index) read(ctx context.Context, call int64) (*audit.Found, []gate.Reco
 	if err != nil {
 		return nil, nil, err
 	}
-	var rs []gate.Record
+	var rs []terms.Record
 	var found *audit.Found
 	calls := audit.Unended{}
 	for _, p := range places {
@@ -207,7 +207,7 @@ func (x *Index) read(ctx context.Context, call int64) (*audit.Found, []gate.Reco
 
 // Call returns a call with its records. It reports false for one that the index does not have, or
 // the journal not so.
-func (x *Index) Call(ctx context.Context, name string) (f audit.Found, rs []gate.Record, ok bool,
+func (x *Index) Call(ctx context.Context, name string) (f audit.Found, rs []terms.Record, ok bool,
 	err error) {
 	var ids []int64
 	var one int64

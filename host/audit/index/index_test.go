@@ -15,7 +15,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var day = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -35,7 +35,7 @@ type scribe struct {
 	rand *rand.Rand
 	now  time.Time
 	n    int
-	open []gate.Record
+	open []terms.Record
 }
 
 // write adds records to a journal.
@@ -52,17 +52,17 @@ func (s *scribe) write(dir string, records int, fill string) {
 	}
 }
 
-func (s *scribe) next(fill string) gate.Record {
+func (s *scribe) next(fill string) terms.Record {
 	r := s.rand
 	s.n++
-	no := func(to gate.Record) gate.Record {
+	no := func(to terms.Record) terms.Record {
 		id := pick(r, "protected", "declared", "tier")
-		to.Type, to.Failed, to.Denied = "refused", []string{id}, []gate.Reason{{ID: id + ".why"}}
+		to.Type, to.Failed, to.Denied = "refused", []string{id}, []terms.Reason{{ID: id + ".why"}}
 		return to
 	}
 	if len(s.open) < 1+r.IntN(6) {
 		vmid := fmt.Sprint(100 + r.IntN(30))
-		c := gate.Record{Type: "intent", ID: fmt.Sprintf("d%08d", s.n),
+		c := terms.Record{Type: "intent", ID: fmt.Sprintf("d%08d", s.n),
 			CallID: fmt.Sprintf("c%08d", s.n), Kind: "call", Source: "http", Tier: "yellow",
 			Principal: pick(r, "ann", "bob", "agent-a"), Tool: pick(r, "stop_guest",
 				"start_guest", "list"), Input: json.RawMessage(fmt.Sprintf(`{"targets":{"vmids":`+
@@ -73,7 +73,7 @@ func (s *scribe) next(fill string) gate.Record {
 			return no(c)
 		case 1:
 			c = no(c)
-			c.Outcome = gate.Waits
+			c.Outcome = terms.Waits
 			return c
 		}
 		s.open = append(s.open, c)
@@ -84,10 +84,10 @@ func (s *scribe) next(fill string) gate.Record {
 	c.Input = nil
 	if r.IntN(3) == 0 {
 		s.open = slices.Delete(s.open, at, at+1)
-		c.Type, c.Outcome, c.DurationUS = "outcome", pick(r, gate.Succeeded, gate.Failed), 5
+		c.Type, c.Outcome, c.DurationUS = "outcome", pick(r, terms.Succeeded, terms.Failed), 5
 		return c
 	}
-	op := gate.Record{Type: "intent", ID: fmt.Sprintf("d%08d", s.n), CallID: c.CallID,
+	op := terms.Record{Type: "intent", ID: fmt.Sprintf("d%08d", s.n), CallID: c.CallID,
 		Kind: "operation", Op: "ssh_exec", Principal: c.Principal, Tool: c.Tool,
 		Node: pick(r, "pve1", "pve3")}
 	if r.IntN(6) == 0 {
@@ -197,7 +197,7 @@ func TestACallIsReadFromTheJournal(t *testing.T) {
 	dir := t.TempDir()
 	s.write(dir, 400, "")
 	x := opened(t, t.TempDir(), dir)
-	want := map[string][]gate.Record{}
+	want := map[string][]terms.Record{}
 	for e, err := range audit.Records(dir) {
 		must(t, err)
 		if e.OfCall() {
@@ -241,7 +241,7 @@ func TestAForgedIndexShowsNothingThatTheJournalDoesNotSay(t *testing.T) {
 		must(t, db.Close())
 		x, err := index.Open(t.Context(), folder, dir)
 		must(t, err)
-		said := map[string]gate.Record{}
+		said := map[string]terms.Record{}
 		for e, err := range audit.Records(dir) {
 			must(t, err)
 			if e.OfCall() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // TestALongCallIsNotReadAgainAndAgain follows a call that goes on, as a console does. What it finds
@@ -23,7 +23,7 @@ func TestALongCallIsNotReadAgainAndAgain(t *testing.T) {
 	must(t, err)
 	defer x.Close()
 	n := 0
-	add := func(r gate.Record) {
+	add := func(r terms.Record) {
 		n++
 		r.Principal, r.Tool, r.Time = "ann", "tool", day.Add(time.Duration(n)*time.Second)
 		r.ID = fmt.Sprint("d", n)
@@ -31,17 +31,24 @@ func TestALongCallIsNotReadAgainAndAgain(t *testing.T) {
 	}
 	input := []byte(`{"a":"` + strings.Repeat("x", 4000) + `"}`)
 	for range 4000 {
-		add(gate.Record{Type: "intent", CallID: "long", Kind: "operation", Input: input})
+		add(terms.Record{Type: "intent", CallID: "long", Kind: "operation", Input: input})
 	}
 	must(t, x.Update(t.Context(), nil))
 	took := time.Duration(0)
 	for i := range 60 {
 		short := fmt.Sprint("short", i/2)
-		add(gate.Record{Type: "refused", CallID: "long", Kind: "operation", Node: "pve1",
+		add(terms.Record{Type: "refused", CallID: "long", Kind: "operation", Node: "pve1",
 			Failed: []string{fmt.Sprint("rule", i%3)}})
-		add(gate.Record{Type: "intent", CallID: short, Kind: "call"})
+		add(terms.Record{Type: "intent", CallID: short, Kind: "call"})
 		if i%2 == 1 {
-			add(gate.Record{Type: "outcome", CallID: short, Kind: "call", Outcome: gate.Succeeded})
+			add(
+				terms.Record{
+					Type:    "outcome",
+					CallID:  short,
+					Kind:    "call",
+					Outcome: terms.Succeeded,
+				},
+			)
 		}
 		began := time.Now()
 		must(t, x.Update(t.Context(), nil))

@@ -26,6 +26,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/shell"
 	"github.com/caponier-mcp/caponier/host/sweep"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -67,7 +68,7 @@ func configured(g *global) (*host, error) {
 }
 
 func (h *host) open(ctx context.Context, only string) (err error) {
-	offered := func(t *gate.Tool) string {
+	offered := func(t *terms.Tool) string {
 		if t.Kind == native.Host {
 			return ""
 		}
@@ -91,7 +92,7 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 	h.guard = &result.Guard{Mode: o.Mode,
 		Policy: &returned.Asker{Rules: func() *policy.Rules { return h.engine.Rules() }}}
 	h.cfg.Sandbox.Said = h.guard.Said
-	if err := h.openSandbox(ctx, func(t *gate.Tool) bool {
+	if err := h.openSandbox(ctx, func(t *terms.Tool) bool {
 		return h.hidden(t) == "" && (only == "" || only == t.Name)
 	}); err != nil {
 		return err
@@ -113,7 +114,7 @@ func (h *host) open(ctx context.Context, only string) (err error) {
 		return err
 	}
 	h.door = gate.New(o, h.guard.Runner(own))
-	h.native = func(ctx context.Context, tool string, args any) gate.Answer {
+	h.native = func(ctx context.Context, tool string, args any) terms.Answer {
 		return own.Call(ctx, h.door, tool, args)
 	}
 	h.sweep(ctx)
@@ -155,7 +156,7 @@ func (h *host) loadPolicy(ctx context.Context) (wait func() error) {
 }
 
 // hiddenReason returns why a tool is not offered.
-func hiddenReason(c *config.Config, lock *plugin.Lock) (func(*gate.Tool) string, error) {
+func hiddenReason(c *config.Config, lock *plugin.Lock) (func(*terms.Tool) string, error) {
 	hidden, err := c.Tools.HiddenReason(lock)
 	if err != nil {
 		return nil, usage(fmt.Errorf("choosing what to offer (%s): %w", c.File, err))
@@ -192,7 +193,7 @@ func (h *host) openState(o *gate.Options) (err error) {
 }
 
 // openSandbox opens the sandbox with the plugins that have a tool that is wanted.
-func (h *host) openSandbox(ctx context.Context, wanted func(*gate.Tool) bool) (err error) {
+func (h *host) openSandbox(ctx context.Context, wanted func(*terms.Tool) bool) (err error) {
 	h.cfg.Sandbox.Compiling = collectMore
 	if h.sandbox, err = sandbox.New(ctx, h.cfg.Sandbox); err != nil {
 		return err
@@ -200,7 +201,7 @@ func (h *host) openSandbox(ctx context.Context, wanted func(*gate.Tool) bool) (e
 	h.closers = append(h.closers, func() { _ = h.sandbox.Close(context.WithoutCancel(ctx)) })
 	lock := h.lock()
 	for _, e := range lock.Plugins() {
-		of := func(t *gate.Tool) bool { return t.Plugin.Name == e.Name && wanted(t) }
+		of := func(t *terms.Tool) bool { return t.Plugin.Name == e.Name && wanted(t) }
 		if !slices.ContainsFunc(lock.Tools(), of) {
 			continue
 		}
@@ -236,7 +237,7 @@ func (h *host) executors(o *gate.Options) error {
 	h.keeper = &undo.Keeper{Executor: &lease.Executor{Executor: h.remote, Book: h.store,
 		Host: h.store.host}, Book: h.store, Now: time.Now, Call: h.callNative}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
-	o.Executors = map[string]gate.Executor{"blob_write": blobs, "blob_read": blobs,
+	o.Executors = map[string]terms.Executor{"blob_write": blobs, "blob_read": blobs,
 		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister(),
 		"undo_steps": undo.Records{Keeper: h.keeper},
 		"snapshots":  undo.Records{Keeper: h.keeper}}
@@ -258,14 +259,14 @@ func (h *host) executors(o *gate.Options) error {
 // lister lists the commands of tools that are offered.
 func (h *host) lister() *policy.Lister {
 	return &policy.Lister{Turns: h.turns, Rules: func() *policy.Rules { return h.engine.Rules() },
-		Tools: func() []*gate.Tool {
+		Tools: func() []*terms.Tool {
 			return slices.DeleteFunc(slices.Clone(h.lock().Tools()),
-				func(t *gate.Tool) bool { return h.hidden(t) != "" })
+				func(t *terms.Tool) bool { return h.hidden(t) != "" })
 		}}
 }
 
 // callNative makes a call of a tool of the host's own, once the host is open.
-func (h *host) callNative(ctx context.Context, tool string, args any) gate.Answer {
+func (h *host) callNative(ctx context.Context, tool string, args any) terms.Answer {
 	return h.native(ctx, tool, args)
 }
 
@@ -275,9 +276,9 @@ type runner struct {
 	h *host
 }
 
-func (r runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) error {
+func (r runner) Ready(ctx context.Context, t *terms.Tool, tell func(string)) error {
 	if err := r.h.unusable(t.Plugin.Digest); err != nil {
-		return &gate.PluginError{Code: "plugin_unavailable", Message: err.Error()}
+		return &terms.PluginError{Code: "plugin_unavailable", Message: err.Error()}
 	}
 	return r.Sandbox.Ready(ctx, t, tell)
 }
@@ -285,12 +286,13 @@ func (r runner) Ready(ctx context.Context, t *gate.Tool, tell func(string)) erro
 // undoes adds to what its tools act on, where one names a call, what that call acted on.
 func (h *host) undoes(lock *plugin.Lock) *plugin.Lock {
 	for _, t := range lock.Tools() {
-		i := slices.IndexFunc(t.Params, func(p gate.Param) bool { return p.Target == "call" })
+		i := slices.IndexFunc(t.Params, func(p terms.Param) bool { return p.Target == "call" })
 		if i < 0 {
 			continue
 		}
 		name, own := t.Params[i].Name, t.Derive
-		t.Derive = func(who gate.Principal, args map[string]any) (gate.Targets, []gate.CommandText,
+		t.Derive = func(who terms.Principal, args map[string]any) (terms.Targets,
+			[]terms.CommandText,
 			error) {
 			on, texts, err := own(who, args)
 			id, named := args[name].(string)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/systemd"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -70,7 +70,7 @@ func (d *desk) at(g *global, r role, do func() error) func(*cobra.Command, []str
 		if r != serves {
 			c.Approval.Log = slog.New(slog.DiscardHandler)
 		}
-		var journal gate.Journal
+		var journal terms.Journal
 		if r != looks {
 			j, closeJournal, err := openJournal(c)
 			if err != nil {

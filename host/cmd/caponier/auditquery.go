@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/audit"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -108,7 +108,7 @@ func printFound(w io.Writer, f audit.Found) error {
 			plaintext.Show(f.Code)), f.Call)
 	for _, r := range f.Refused {
 		what := "refused"
-		if r.Op != "" && f.Outcome != string(gate.Refusal) {
+		if r.Op != "" && f.Outcome != string(terms.Refusal) {
 			what = r.Op + " refused"
 		}
 		for _, d := range r.Reasons {

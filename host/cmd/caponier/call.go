@@ -12,6 +12,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/recording"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -87,7 +88,7 @@ func (v *verb) call(plan bool) error {
 		Arguments: raw, Plan: plan, Progress: progressTo(os.Stderr), Current: h.current(tool)})
 	// the call may be refused for another reason too, but this one remains
 	if err := h.unusable(tool.Plugin.Digest); err != nil &&
-		!errors.As(a.Err, new(*gate.PluginError)) {
+		!errors.As(a.Err, new(*terms.PluginError)) {
 		fmt.Fprintf(v.say, "caponier: plugin_unavailable: %v\n", err)
 	}
 	return report(v.out, v.say, a, v.json)
@@ -115,7 +116,7 @@ func (v *verb) recorded(file string) error {
 
 // current returns the check that the gate makes before each decision of a call: its tool
 // is still in the lock. What cannot be read has nothing in it.
-func (h *host) current(t *gate.Tool) func(context.Context) error {
+func (h *host) current(t *terms.Tool) func(context.Context) error {
 	return func(context.Context) error {
 		file := h.cfg.Plugin.Lock
 		if h.lock().Unchanged(file) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // The JSON of a call is the same value, without a character that a terminal would act on or hide.
@@ -18,7 +18,7 @@ func TestJSONOfACallIsSafeForATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	a := gate.Answer{Outcome: gate.Succeeded, Output: gate.Output{JSON: raw}}
+	a := terms.Answer{Outcome: terms.Succeeded, Output: terms.Output{JSON: raw}}
 	if err := report(&out, &out, a, true); err != nil {
 		t.Fatal(err)
 	}

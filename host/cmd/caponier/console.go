@@ -13,8 +13,8 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/console"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plan"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const indexEvery = time.Second // looks at the journal for more
@@ -72,8 +72,8 @@ func (r *watchroom) open(ctx context.Context, c *config.Config, s state,
 }
 
 // planned tells what a call planned, "" for one without a plan.
-func planned(call string, records []gate.Record) (string, error) {
-	has := func(r gate.Record) bool { return r.Plan != "" }
+func planned(call string, records []terms.Record) (string, error) {
+	has := func(r terms.Record) bool { return r.Plan != "" }
 	if !slices.ContainsFunc(records, has) {
 		return "", nil
 	}
@@ -86,7 +86,7 @@ func planned(call string, records []gate.Record) (string, error) {
 	return b.String(), err
 }
 
-func (r *watchroom) explain(ctx context.Context, rec gate.Record) (string, error) {
+func (r *watchroom) explain(ctx context.Context, rec terms.Record) (string, error) {
 	x, err := explained(ctx, r.cfg, rec)
 	if err != nil {
 		return "", err

@@ -20,6 +20,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -27,14 +28,14 @@ import (
 type host struct {
 	cfg      *config.Config
 	locked   atomic.Pointer[plugin.Lock] // what is in service
-	hidden   func(*gate.Tool) string     // why a tool is not offered
+	hidden   func(*terms.Tool) string    // why a tool is not offered
 	engine   *load.Site
 	guard    *result.Guard
 	journal  *audit.Journal
 	remote   *remote.Remote
 	door     *gate.Door
-	lookDoor *gate.Door                                     // for approvers: green reads
-	native   func(context.Context, string, any) gate.Answer // calls as the host itself
+	lookDoor *gate.Door                                      // for approvers: green reads
+	native   func(context.Context, string, any) terms.Answer // calls as the host itself
 	keeper   *undo.Keeper
 	asks     *approval.Approvals
 	room     watchroom
@@ -82,12 +83,12 @@ func (h *host) background(ctx context.Context, do func(context.Context)) {
 }
 
 // visible asks policy whether a principal in a terminal may see a tool, and for its tier.
-func visible(p gate.Principal, t *gate.Tool) gate.Question {
-	return gate.Question{ID: "list", Kind: gate.KindVisible, Time: time.Now(),
-		Call: &gate.Call{Source: "cli", Principal: p, Tool: t}}
+func visible(p terms.Principal, t *terms.Tool) terms.Question {
+	return terms.Question{ID: "list", Kind: terms.KindVisible, Time: time.Now(),
+		Call: &terms.Call{Source: "cli", Principal: p, Tool: t}}
 }
 
 // mode is the state of the host that policy sees at each decision.
-func (h *host) mode(ctx context.Context) gate.Mode {
-	return gate.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: h.store.freezes(h.cfg).Mode(ctx)}
+func (h *host) mode(ctx context.Context) terms.Mode {
+	return terms.Mode{ReadOnly: h.cfg.ReadOnly, Freezes: h.store.freezes(h.cfg).Mode(ctx)}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/sandbox"
 	"github.com/caponier-mcp/caponier/host/systemd"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/watch"
 )
 
@@ -49,7 +50,7 @@ func newLive(h *host, door mcp.Door) *live {
 }
 
 // Call goes through the door.
-func (l *live) Call(ctx context.Context, r gate.Request) gate.Answer {
+func (l *live) Call(ctx context.Context, r gate.Request) terms.Answer {
 	l.count(r.Tool.Plugin.Digest, 1)
 	defer l.count(r.Tool.Plugin.Digest, -1)
 	return l.Door.Call(ctx, r)
@@ -204,7 +205,10 @@ func (l *live) new(next, both *plugin.Lock) (came []plugin.Entry) {
 	ready, different := l.h.sandbox.Readiness(), next.New(both)
 	for _, e := range next.Plugins() {
 		is := func(d plugin.Entry) bool { return d.Name == e.Name }
-		offered := func(t *gate.Tool) bool { return t.Plugin.Name == e.Name && l.h.hidden(t) == "" }
+		offered := func(t *terms.Tool) bool {
+			return t.Plugin.Name == e.Name &&
+				l.h.hidden(t) == ""
+		}
 		err := cmp.Or(l.h.unusable(e.Digest), ready[e.Digest])
 		if slices.ContainsFunc(next.Tools(), offered) && (slices.ContainsFunc(different, is) ||
 			err != nil && !errors.Is(err, sandbox.ErrPreparing)) {
@@ -231,7 +235,7 @@ func (l *live) make(ctx context.Context, next *plugin.Lock, came []plugin.Entry)
 			}
 			for _, e := range came {
 				if err == nil {
-					err = l.h.sandbox.Ready(ctx, &gate.Tool{Plugin: e.Plugin}, nil)
+					err = l.h.sandbox.Ready(ctx, &terms.Tool{Plugin: e.Plugin}, nil)
 				}
 			}
 			return none, err

@@ -7,6 +7,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/approval"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // looks makes the door through which approvers look: it allows nothing above green, whatever the
@@ -20,7 +21,7 @@ func (h *host) looks(o gate.Options, plugins gate.Runner) error {
 		}
 	}
 	o.Confirmer = nil
-	o.Mode = func(ctx context.Context) gate.Mode {
+	o.Mode = func(ctx context.Context) terms.Mode {
 		m := h.mode(ctx)
 		m.ReadOnly = true
 		return m
@@ -53,15 +54,15 @@ func (h *host) look(ctx context.Context, approver string,
 	return readings
 }
 
-func reading(name string, a gate.Answer) approval.Reading {
+func reading(name string, a terms.Answer) approval.Reading {
 	out := outputOf(a)
 	r := approval.Reading{Tool: name, Text: out.text()}
 	switch {
 	case a.Err != nil:
 		r.Refused, r.Text = true, a.Err.Error()
-	case a.Outcome != gate.Succeeded && out.Error != nil:
+	case a.Outcome != terms.Succeeded && out.Error != nil:
 		r.Refused, r.Text = true, plaintext.Clean(out.Error.Message)
-	case a.Outcome != gate.Succeeded:
+	case a.Outcome != terms.Succeeded:
 		r.Refused = true
 	}
 	if runes := []rune(r.Text); len(runes) > 4000 {

@@ -6,26 +6,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestAReadingIsTextOrWhyThereIsNone(t *testing.T) {
 	for name, tt := range map[string]struct {
-		a    gate.Answer
+		a    terms.Answer
 		want string
 	}{
-		"what was read": {gate.Answer{Outcome: gate.Succeeded,
-			Output: gate.Output{JSON: json.RawMessage(
+		"what was read": {terms.Answer{Outcome: terms.Succeeded,
+			Output: terms.Output{JSON: json.RawMessage(
 				`{"content":[{"type":"text","text":"stopped\u001b[2J"}]}`)}}, `false "stopped\n"`},
-		"a refusal": {gate.Answer{Outcome: gate.Refusal,
-			Err: &gate.Refused{Kind: "call", Failed: []string{"identity"}, DecisionID: "D"}},
+		"a refusal": {terms.Answer{Outcome: terms.Refusal,
+			Err: &terms.Refused{Kind: "call", Failed: []string{"identity"}, DecisionID: "D"}},
 			`true "call refused by policy: checks that did not hold: identity.  Decision D"`},
-		"a tool that failed": {gate.Answer{Outcome: gate.Failed,
-			Output: gate.Output{Code: 1, JSON: json.RawMessage(
+		"a tool that failed": {terms.Answer{Outcome: terms.Failed,
+			Output: terms.Output{Code: 1, JSON: json.RawMessage(
 				`{"error":{"code":"x","message":"no such guest"}}`)}}, `true "no such guest"`},
-		"an unknown outcome": {gate.Answer{Outcome: gate.Unknown}, `true ""`},
-		"more than is needed": {gate.Answer{Outcome: gate.Succeeded,
-			Output: gate.Output{JSON: json.RawMessage(`{"content":[{"type":"text","text":"` +
+		"an unknown outcome": {terms.Answer{Outcome: terms.Unknown}, `true ""`},
+		"more than is needed": {terms.Answer{Outcome: terms.Succeeded,
+			Output: terms.Output{JSON: json.RawMessage(`{"content":[{"type":"text","text":"` +
 				strings.Repeat("é", 5000) + `"}]}`)}}, ``}} {
 		r := reading("t", tt.a)
 		if tt.want == "" {

@@ -9,20 +9,20 @@ import (
 	"os"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // callResult is what call --json prints.
 type callResult struct {
-	Outcome       gate.Outcome    `json:"outcome"`
-	Result        json.RawMessage `json:"result"`
-	Refused       []*gate.Refused `json:"refused"`
-	CallID        string          `json:"call_id"`
-	ApprovalID    string          `json:"approval_id,omitempty"`
-	JournalFailed bool            `json:"journal_failed,omitempty"`
-	Error         string          `json:"error,omitempty"`
-	Plan          gate.Plan       `json:"plan,omitempty"`
+	Outcome       terms.Outcome    `json:"outcome"`
+	Result        json.RawMessage  `json:"result"`
+	Refused       []*terms.Refused `json:"refused"`
+	CallID        string           `json:"call_id"`
+	ApprovalID    string           `json:"approval_id,omitempty"`
+	JournalFailed bool             `json:"journal_failed,omitempty"`
+	Error         string           `json:"error,omitempty"`
+	Plan          terms.Plan       `json:"plan,omitempty"`
 }
 
 // toolOutput is what a tool wrote (docs/abi.md).
@@ -40,7 +40,7 @@ type toolOutput struct {
 }
 
 // outputOf picks the texts out of an answer. What is no output of a tool has none.
-func outputOf(a gate.Answer) (out toolOutput) {
+func outputOf(a terms.Answer) (out toolOutput) {
 	_ = json.Unmarshal(a.Output.JSON, &out)
 	return out
 }
@@ -60,7 +60,7 @@ func (o toolOutput) text() (all string) {
 }
 
 // report prints an answer and gives its exit code.
-func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
+func report(stdout, stderr io.Writer, a terms.Answer, asJSON bool) error {
 	if asJSON {
 		if err := plaintext.JSON(stdout, resultOf(a)); err != nil {
 			return err
@@ -72,17 +72,17 @@ func report(stdout, stderr io.Writer, a gate.Answer, asJSON bool) error {
 }
 
 // resultOf is an answer for programs.
-func resultOf(a gate.Answer) callResult {
+func resultOf(a terms.Answer) callResult {
 	r := callResult{Outcome: a.Outcome, Result: a.Output.JSON, Refused: a.Refused, CallID: a.CallID,
 		JournalFailed: a.JournalFailed, Plan: a.Plan}
 	if r.Refused == nil {
-		r.Refused = []*gate.Refused{}
+		r.Refused = []*terms.Refused{}
 	}
 	if len(r.Result) == 0 {
 		r.Result = json.RawMessage("null")
 	}
-	var refused *gate.Refused
-	var waiting *gate.Waiting
+	var refused *terms.Refused
+	var waiting *terms.Waiting
 	if errors.As(a.Err, &refused) {
 		r.Refused = append(r.Refused, refused)
 	}
@@ -96,7 +96,7 @@ func resultOf(a gate.Answer) callResult {
 }
 
 // describeAnswer prints an answer for people. Its texts are from plugins and nodes.
-func describeAnswer(stdout, stderr io.Writer, a gate.Answer) {
+func describeAnswer(stdout, stderr io.Writer, a terms.Answer) {
 	out := outputOf(a)
 	if a.Plan == nil {
 		fmt.Fprint(stdout, out.text())
@@ -122,18 +122,18 @@ func describeAnswer(stdout, stderr io.Writer, a gate.Answer) {
 	}
 }
 
-func codeFor(a gate.Answer) error {
-	var invalid *gate.InvalidArguments
+func codeFor(a terms.Answer) error {
+	var invalid *terms.InvalidArguments
 	switch {
 	case errors.As(a.Err, &invalid):
 		return &exit{code: exitUsage}
-	case a.Outcome == gate.Waits:
+	case a.Outcome == terms.Waits:
 		return &exit{code: exitWaiting}
-	case a.Outcome == gate.Refusal || len(a.Refused) > 0:
+	case a.Outcome == terms.Refusal || len(a.Refused) > 0:
 		return &exit{code: exitRefused}
-	case a.Outcome == gate.Unknown:
+	case a.Outcome == terms.Unknown:
 		return &exit{code: exitUnknown}
-	case a.Outcome != gate.Succeeded && a.Outcome != gate.Planned:
+	case a.Outcome != terms.Succeeded && a.Outcome != terms.Planned:
 		return &exit{code: exitFailed}
 	}
 	return nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -64,7 +64,7 @@ func (t *trial) bench(v *verb, n int) error {
 			fmt.Fprint(v.say, missing(asked))
 			continue
 		}
-		if a.Outcome != gate.Succeeded {
+		if a.Outcome != terms.Succeeded {
 			r.Failed++
 		}
 		took, ticks = append(took, d.Microseconds()), append(ticks, a.Output.Notes.CPUTicks)

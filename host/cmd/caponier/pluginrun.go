@@ -14,6 +14,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/sandbox"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -107,7 +108,7 @@ func (t *trial) open(v *verb) (*offline.Door, gate.Request, func(), error) {
 	if err != nil {
 		return fail(usage(err))
 	}
-	req := gate.Request{Source: "cli", Principal: gate.Principal{ID: "author", Auth: "config"},
+	req := gate.Request{Source: "cli", Principal: terms.Principal{ID: "author", Auth: "config"},
 		Arguments: []byte("{}"), Progress: progressTo(os.Stderr)}
 	if len(v.args) == 3 {
 		req.Arguments = []byte(v.args[2])
@@ -131,7 +132,7 @@ func readUpTo(file string, max int64) ([]byte, error) {
 }
 
 // load describes the module in a process of its own, and puts it into a sandbox.
-func (t *trial) load(v *verb) (*sandbox.Sandbox, *gate.Tool, error) {
+func (t *trial) load(v *verb) (*sandbox.Sandbox, *terms.Tool, error) {
 	file, name := v.args[0], v.args[1]
 	e, err := describe(v.ctx, file)
 	if err == nil && t.claims {
@@ -144,7 +145,7 @@ func (t *trial) load(v *verb) (*sandbox.Sandbox, *gate.Tool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	i := slices.IndexFunc(tools, func(t *gate.Tool) bool { return t.Name == name })
+	i := slices.IndexFunc(tools, func(t *terms.Tool) bool { return t.Name == name })
 	if i < 0 {
 		var names []string
 		for _, t := range tools {

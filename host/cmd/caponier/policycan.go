@@ -12,10 +12,10 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/cluster"
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/can"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -127,7 +127,7 @@ func (v *verb) canDiff(ctx context.Context, was []can.Cell, next *load.Candidate
 
 // narrow chooses what is asked about: by the arguments and the flags.
 func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate,
-	hidden func(*gate.Tool) string) (err error) {
+	hidden func(*terms.Tool) string) (err error) {
 	who, tool, target := "", "*", ""
 	for i, to := range []*string{&who, &tool, &target} {
 		if i < len(v.args) {
@@ -145,7 +145,7 @@ func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate,
 			"it has %s", who, namesOf(sites))
 	}
 	if tool != "*" {
-		w.Tools = slices.DeleteFunc(slices.Clone(w.Tools), func(t *gate.Tool) bool {
+		w.Tools = slices.DeleteFunc(slices.Clone(w.Tools), func(t *terms.Tool) bool {
 			return t.Name != tool
 		})
 		if len(w.Tools) == 0 {
@@ -153,7 +153,7 @@ func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate,
 		}
 	}
 	all := w.Tools
-	w.Tools = slices.DeleteFunc(slices.Clone(all), func(t *gate.Tool) bool {
+	w.Tools = slices.DeleteFunc(slices.Clone(all), func(t *terms.Tool) bool {
 		return hidden(t) != ""
 	})
 	if len(w.Tools) == 0 {
@@ -163,17 +163,17 @@ func (v *verb) narrow(w *can.World, o canFlags, sites []*load.Candidate,
 		return err
 	}
 	if guestForm.MatchString(target) {
-		w.Tools = slices.DeleteFunc(slices.Clone(w.Tools), func(t *gate.Tool) bool {
+		w.Tools = slices.DeleteFunc(slices.Clone(w.Tools), func(t *terms.Tool) bool {
 			return !slices.Contains(t.TargetKinds, "vmids")
 		})
 		g, known := w.Guests[target]
 		if !known {
-			g = gate.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
+			g = terms.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
 		}
-		w.Guests = map[string]gate.Guest{target: g}
+		w.Guests = map[string]terms.Guest{target: g}
 		return nil
 	}
-	if !slices.ContainsFunc(w.Nodes, func(n gate.Node) bool { return n.Name == target }) {
+	if !slices.ContainsFunc(w.Nodes, func(n terms.Node) bool { return n.Name == target }) {
 		return fmt.Errorf("%q is neither the number of a guest nor a node of the configuration",
 			target)
 	}
@@ -192,8 +192,8 @@ func namesOf(sites []*load.Candidate) string {
 var guestForm = regexp.MustCompile(`^[1-9][0-9]{2,8}$`)
 
 // facts returns the guests that are asked about.
-func (o canFlags) facts(sites []*load.Candidate) (map[string]gate.Guest, error) {
-	guests := map[string]gate.Guest{}
+func (o canFlags) facts(sites []*load.Candidate) (map[string]terms.Guest, error) {
+	guests := map[string]terms.Guest{}
 	if o.list == "" {
 		named, err := can.Named(sites...)
 		if err != nil && len(o.guests) == 0 {
@@ -210,7 +210,7 @@ func (o canFlags) facts(sites []*load.Candidate) (map[string]gate.Guest, error) 
 			return nil, fmt.Errorf("%s: %w", o.list, err)
 		}
 		for _, g := range list.Guests {
-			guests[g.VMID] = gate.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status,
+			guests[g.VMID] = terms.Guest{Name: g.Name, Kind: g.Kind, Node: g.Node, Status: g.Status,
 				Tags: g.Tags, Pool: g.Pool, Template: g.Template, HA: g.HA}
 		}
 	}
@@ -219,7 +219,7 @@ func (o canFlags) facts(sites []*load.Candidate) (map[string]gate.Guest, error) 
 		if !guestForm.MatchString(id) {
 			return nil, fmt.Errorf("--guest %s: begins with no number of a guest", text)
 		}
-		g := gate.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
+		g := terms.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
 		for _, pair := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
 			key, value, _ := strings.Cut(pair, "=")
 			switch key {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/replay"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -44,7 +44,7 @@ func policyExplain(g *global) *cobra.Command {
 }
 
 // explained is why a recorded decision was made.
-func explained(ctx context.Context, c *config.Config, r gate.Record) (replay.Explanation, error) {
+func explained(ctx context.Context, c *config.Config, r terms.Record) (replay.Explanation, error) {
 	bundle, err := audit.Policy(c.Audit.Dir, r.Revision)
 	if err != nil { // the record alone says something too
 		bundle = nil
@@ -90,7 +90,7 @@ func policyReplay(g *global) *cobra.Command {
 
 // recordsOf yields the records of the journal, of the given time only unless that is 0. A line that
 // cannot be read ends it, and its error is left in problem.
-func recordsOf(dir string, since time.Duration, problem *error) iter.Seq[gate.Record] {
+func recordsOf(dir string, since time.Duration, problem *error) iter.Seq[terms.Record] {
 	return recordsFrom(dir, ago(since), problem)
 }
 
@@ -103,8 +103,8 @@ func ago(since time.Duration) time.Time {
 }
 
 // recordsFrom is recordsOf for a point in time.
-func recordsFrom(dir string, from time.Time, problem *error) iter.Seq[gate.Record] {
-	return func(yield func(gate.Record) bool) {
+func recordsFrom(dir string, from time.Time, problem *error) iter.Seq[terms.Record] {
+	return func(yield func(terms.Record) bool) {
 		for e, err := range audit.Records(dir) {
 			if err != nil {
 				*problem = err

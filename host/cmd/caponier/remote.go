@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sweep"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // openRemote opens the nodes. The store must be open.
@@ -19,17 +19,17 @@ func (h *host) openRemote() (err error) {
 	o := h.cfg.Remote
 	o.HostID = hex.EncodeToString(id[:4]) // the same for all processes that share the store
 	o.Made = func(node, name string) error {
-		return h.store.stages.PutStage(context.Background(), gate.StageDir{Node: node, Dir: name})
+		return h.store.stages.PutStage(context.Background(), terms.StageDir{Node: node, Dir: name})
 	}
 	o.Removed = func(node, name string) {
-		at := gate.StageDir{Node: node, Dir: name}
+		at := terms.StageDir{Node: node, Dir: name}
 		if err := h.store.stages.RemoveStage(context.Background(), at); err != nil {
 			slog.Warn("a record stays of what was removed", "error", err)
 		}
 	}
 	o.Dead = h.store.stages.DeadStages
 	o.Missing = func(node, name string) bool {
-		at := gate.StageDir{Node: node, Dir: name}
+		at := terms.StageDir{Node: node, Dir: name}
 		forgotten, err := h.store.stages.MissedStage(context.Background(), at)
 		if err != nil {
 			slog.Warn("a record stays of what is not there", "error", err)

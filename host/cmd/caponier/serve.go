@@ -13,6 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/systemd"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -124,17 +125,17 @@ type late struct {
 	ready <-chan struct{}
 }
 
-func (l late) Call(ctx context.Context, r gate.Request) gate.Answer {
+func (l late) Call(ctx context.Context, r gate.Request) terms.Answer {
 	select {
 	case <-l.ready:
 		return l.h.door.Call(ctx, r)
 	case <-ctx.Done():
-		return gate.Answer{Outcome: gate.Refusal, Err: context.Cause(ctx)}
+		return terms.Answer{Outcome: terms.Refusal, Err: context.Cause(ctx)}
 	}
 }
 
-func (l late) Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
-	on gate.Targets) bool {
+func (l late) Visible(ctx context.Context, p terms.Principal, source string, t *terms.Tool,
+	on terms.Targets) bool {
 	select {
 	case <-l.ready:
 		return l.h.door.Visible(ctx, p, source, t, on)
@@ -154,10 +155,10 @@ func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 	o.Version, o.Meter, o.Extend, o.Ready = version, h.meter, extend, ready
 	o.Lists, o.OutputSchemas = h.cfg.Tools.Lists, h.cfg.Tools.OutputSchemas
 	// for what lists say of a tool, never for a decision about it
-	o.Listing = func(ctx context.Context, p gate.Principal, t *gate.Tool) gate.Decision {
+	o.Listing = func(ctx context.Context, p terms.Principal, t *terms.Tool) terms.Decision {
 		d, err := h.engine.Decide(ctx, visible(p, t))
 		if err != nil {
-			return gate.Decision{}
+			return terms.Decision{}
 		}
 		return d
 	}

@@ -11,17 +11,17 @@ import (
 	"github.com/caponier-mcp/caponier/host/config"
 	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/store"
 	"github.com/caponier-mcp/caponier/host/store/postgres"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
 // shared is what the hosts of a site agree on. It is embedded, or a database of several hosts.
 type shared interface {
-	gate.Ledger
+	terms.Ledger
 	egress.Ledger
 	approval.Store
 	blob.Index

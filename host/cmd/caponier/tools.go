@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/caponier-mcp/caponier/host/config"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/spf13/cobra"
 )
 
@@ -74,7 +74,7 @@ func (v *verb) tools(c *config.Config, lock *plugin.Lock) error {
 	if err != nil {
 		return usage(err)
 	}
-	all, now := []toolRow{}, gate.Mode{ReadOnly: c.ReadOnly}
+	all, now := []toolRow{}, terms.Mode{ReadOnly: c.ReadOnly}
 	err = withShared(c, func(s state) error {
 		now.Freezes = s.freezes(c).Mode(v.ctx)
 		return nil

@@ -12,31 +12,32 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Door answers calls by the functions of Calls; a tool without one is invisible.
 type Door struct {
-	Calls map[string]func(context.Context, gate.Request) gate.Answer
+	Calls map[string]func(context.Context, gate.Request) terms.Answer
 
 	mu    sync.Mutex // guards asked
 	asked []gate.Request
 }
 
-func (d *Door) Call(ctx context.Context, r gate.Request) gate.Answer {
+func (d *Door) Call(ctx context.Context, r gate.Request) terms.Answer {
 	d.mu.Lock()
 	d.asked = append(d.asked, r)
 	f := d.Calls[r.Tool.Name]
 	d.mu.Unlock()
 	if f == nil {
-		return gate.Answer{CallID: "C1", Outcome: gate.Refusal, Err: &gate.Refused{Kind: "call",
+		return terms.Answer{CallID: "C1", Outcome: terms.Refusal, Err: &terms.Refused{Kind: "call",
 			Failed: []string{"grant"}, DecisionID: "D1"}}
 	}
 	return f(ctx, r)
 }
 
 // Visible hides guest 103, the node hidden, and tools without a function or of another principal.
-func (d *Door) Visible(_ context.Context, p gate.Principal, _ string, t *gate.Tool,
-	on gate.Targets) bool {
+func (d *Door) Visible(_ context.Context, p terms.Principal, _ string, t *terms.Tool,
+	on terms.Targets) bool {
 	if slices.Contains(on.VMIDs, "103") || slices.Contains(on.Nodes, "hidden") {
 		return false
 	}
@@ -52,52 +53,52 @@ func (d *Door) Asked() []gate.Request {
 }
 
 // Says answers with an output.
-func Says(out string) func(context.Context, gate.Request) gate.Answer {
-	return func(context.Context, gate.Request) gate.Answer {
-		return gate.Answer{CallID: "C1", Outcome: gate.Succeeded, Tier: gate.Green,
-			Output: gate.Output{JSON: json.RawMessage(out)}}
+func Says(out string) func(context.Context, gate.Request) terms.Answer {
+	return func(context.Context, gate.Request) terms.Answer {
+		return terms.Answer{CallID: "C1", Outcome: terms.Succeeded, Tier: terms.Green,
+			Output: terms.Output{JSON: json.RawMessage(out)}}
 	}
 }
 
 // Fails answers with an error.
-func Fails(err error, o gate.Outcome) func(context.Context, gate.Request) gate.Answer {
-	return func(context.Context, gate.Request) gate.Answer {
-		return gate.Answer{CallID: "C1", Outcome: o, Err: err}
+func Fails(err error, o terms.Outcome) func(context.Context, gate.Request) terms.Answer {
+	return func(context.Context, gate.Request) terms.Answer {
+		return terms.Answer{CallID: "C1", Outcome: o, Err: err}
 	}
 }
 
 // Blocks waits for its context and reports on cancelled that it has ended.
-func Blocks(started, cancelled chan<- error) func(context.Context, gate.Request) gate.Answer {
-	return func(ctx context.Context, _ gate.Request) gate.Answer {
+func Blocks(started, cancelled chan<- error) func(context.Context, gate.Request) terms.Answer {
+	return func(ctx context.Context, _ gate.Request) terms.Answer {
 		started <- nil
 		<-ctx.Done()
 		cancelled <- context.Cause(ctx)
-		return gate.Answer{CallID: "C1", Outcome: gate.Unknown, Err: ctx.Err()}
+		return terms.Answer{CallID: "C1", Outcome: terms.Unknown, Err: ctx.Err()}
 	}
 }
 
 // Hello is a door with the tool hello.
 func Hello() *Door {
-	return &Door{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+	return &Door{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 		"hello": Says(`{"content":[{"type":"text","text":"hi"}]}`)}}
 }
 
 // Tool returns a tool of the plugin fixture.
-func Tool(name string, h gate.Hints) *gate.Tool {
-	return &gate.Tool{Kind: "tool", Name: name, Hints: h,
-		Plugin: gate.Plugin{Name: "fixture", Version: "1", Digest: "sha256:00"},
+func Tool(name string, h terms.Hints) *terms.Tool {
+	return &terms.Tool{Kind: "tool", Name: name, Hints: h,
+		Plugin: terms.Plugin{Name: "fixture", Version: "1", Digest: "sha256:00"},
 		InputSchema: json.RawMessage(`{"type":"object","properties":{"vmid":{"type":"integer"}},` +
 			`"additionalProperties":false}`)}
 }
 
 // Tools returns a tool for each function of the door, and one that is hidden. A name that begins
 // with red_ is destructive; one that ends with _typed has an output schema.
-func (d *Door) Tools() []*gate.Tool {
-	tools := []*gate.Tool{Tool("hidden", gate.Hints{})}
+func (d *Door) Tools() []*terms.Tool {
+	tools := []*terms.Tool{Tool("hidden", terms.Hints{})}
 	for name := range d.Calls {
-		h := gate.Hints{ReadOnly: true}
+		h := terms.Hints{ReadOnly: true}
 		if strings.HasPrefix(name, "red_") {
-			h = gate.Hints{Destructive: true}
+			h = terms.Hints{Destructive: true}
 		}
 		t := Tool(name, h)
 		if strings.HasSuffix(name, "_typed") {

@@ -10,6 +10,7 @@ import (
 
 	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -21,30 +22,30 @@ var nameForm = map[string]any{
 }
 
 // asks is a guest that asks a question for each key and, once all are answered, says the answers.
-func asks(keys ...string) func(context.Context, gate.Request) gate.Answer {
-	return func(ctx context.Context, r gate.Request) gate.Answer {
+func asks(keys ...string) func(context.Context, gate.Request) terms.Answer {
+	return func(ctx context.Context, r gate.Request) terms.Answer {
 		var got []string
 		for _, key := range keys {
-			q := gate.Question{
-				Call: &gate.Call{User: r.User},
+			q := terms.Question{
+				Call: &terms.Call{User: r.User},
 				Op:   abi.Ask{Key: key, Message: "who\x1b[1m?", Schema: nameForm},
 			}
-			res, err := mcpfront.Asker{}.Execute(ctx, q, gate.Decision{})
-			if errors.Is(err, gate.ErrPending) { // what a guest says of it does not count
-				return gate.Answer{
+			res, err := mcpfront.Asker{}.Execute(ctx, q, terms.Decision{})
+			if errors.Is(err, terms.ErrPending) { // what a guest says of it does not count
+				return terms.Answer{
 					CallID:  "C1",
-					Outcome: gate.Waits,
-					Output: gate.Output{
+					Outcome: terms.Waits,
+					Output: terms.Output{
 						Code: 1,
 						JSON: json.RawMessage(`{"error":{"code":"any","message":"word"}}`),
 					},
 				}
 			}
-			if op := (*gate.OpError)(nil); errors.As(err, &op) {
-				return gate.Answer{
+			if op := (*terms.OpError)(nil); errors.As(err, &op) {
+				return terms.Answer{
 					CallID:  "C1",
-					Outcome: gate.Failed,
-					Output: gate.Output{
+					Outcome: terms.Failed,
+					Output: terms.Output{
 						Code: 1,
 						JSON: json.RawMessage(
 							fmt.Sprintf(`{"error":{"code":%q,"message":%q}}`, op.Code, op.Message),
@@ -88,7 +89,7 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 			t.Run(name+" "+c.tool+" "+c.answer.Action, func(t *testing.T) {
 				t.Parallel()
 				door := &fakeDoor{
-					Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+					Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 						"one": asks("a"),
 						"two": asks("a", "b"),
 					},
@@ -125,7 +126,9 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 		t.Run(name+" without a user", func(t *testing.T) {
 			t.Parallel()
 			door := &fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) gate.Answer{"one": asks("a")},
+				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+					"one": asks("a"),
+				},
 			}
 			r, err := connect(
 				t,
@@ -143,7 +146,7 @@ func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
 	s := newServer(
 		t,
 		&fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 				"one":   asks("a"),
 				"other": asks("a"),
 			},

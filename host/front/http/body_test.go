@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // callOf is a tool call with n bytes in its arguments, or another message as large.
@@ -209,12 +210,12 @@ func TestPingsAndNotificationsCountAgainstTheirPrincipal(t *testing.T) {
 	door := helloDoor()
 	s := newServer(t, door, func(o *opts) {
 		o.MaxCalls = 2
-		o.Listing = func(ctx context.Context, p gate.Principal, _ *gate.Tool) gate.Decision {
+		o.Listing = func(ctx context.Context, p terms.Principal, _ *terms.Tool) terms.Decision {
 			if p.ID == "hostile" {
 				slow <- nil
 				<-release
 			}
-			return gate.Decision{Tier: gate.Green}
+			return terms.Decision{Tier: terms.Green}
 		}
 	})
 	url, _ := serve(t, s)
@@ -324,7 +325,7 @@ func TestARunningCallAsksWhetherItsCallerIsStillAdmitted(t *testing.T) {
 	who := &revoking{}
 	door := helloDoor()
 	var before, after error
-	door.Calls["hello"] = func(ctx context.Context, r gate.Request) gate.Answer {
+	door.Calls["hello"] = func(ctx context.Context, r gate.Request) terms.Answer {
 		before = r.Current(ctx)
 		who.revoked = errors.New("the token was revoked")
 		after = r.Current(ctx)

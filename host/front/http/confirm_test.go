@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // redDoor is a door that lets a call happen when the client's user says yes to request R1, and
 // tells what it heard.
-func redDoor(request string, heard *[]string) func(context.Context, gate.Request) gate.Answer {
-	return func(ctx context.Context, r gate.Request) gate.Answer {
+func redDoor(request string, heard *[]string) func(context.Context, gate.Request) terms.Answer {
+	return func(ctx context.Context, r gate.Request) terms.Answer {
 		said := "cannot"
 		if r.User.CanConfirm() {
 			said = r.User.Confirm(request, "may agent-a delete 105?")
@@ -29,20 +30,20 @@ func redDoor(request string, heard *[]string) func(context.Context, gate.Request
 		case "approve":
 			return says(`{"content":[{"type":"text","text":"deleted"}]}`)(ctx, r)
 		case "deny":
-			return gate.Answer{
+			return terms.Answer{
 				CallID:  "C1",
-				Outcome: gate.Refusal,
-				Err: &gate.Refused{
+				Outcome: terms.Refusal,
+				Err: &terms.Refused{
 					Kind:   "call",
 					Failed: []string{"approval.denied"},
-					Denied: []gate.Reason{{ID: "approval.denied", Msg: "no"}},
+					Denied: []terms.Reason{{ID: "approval.denied", Msg: "no"}},
 				},
 			}
 		}
-		return gate.Answer{
+		return terms.Answer{
 			CallID:  "C1",
-			Outcome: gate.Waits,
-			Err: &gate.Waiting{
+			Outcome: terms.Waits,
+			Err: &terms.Waiting{
 				ApprovalID: request,
 				Where:      "elsewhere",
 				Expires:    time.Now().Add(time.Minute),
@@ -69,7 +70,7 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 				t.Parallel()
 				var heard, asked []string
 				door := &fakeDoor{
-					Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+					Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 						"kill": redDoor("R1", &heard),
 					},
 				}
@@ -100,7 +101,7 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 			t.Parallel()
 			var heard []string
 			door := &fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 					"kill": redDoor("R1", &heard),
 				},
 			}
@@ -122,11 +123,11 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 func TestForgedAnswersApproveNothing(t *testing.T) {
 	var heard []string
 	request := "R1"
-	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
-		"kill": func(ctx context.Context, r gate.Request) gate.Answer {
+	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+		"kill": func(ctx context.Context, r gate.Request) terms.Answer {
 			return redDoor(request, &heard)(ctx, r)
 		},
-		"other": func(ctx context.Context, r gate.Request) gate.Answer {
+		"other": func(ctx context.Context, r gate.Request) terms.Answer {
 			return redDoor(request, &heard)(ctx, r)
 		}, "one": asks("a"), "sly": asks(approvalKey)}}
 	s := newServer(t, door, nil)
@@ -257,7 +258,7 @@ func TestForgedAnswersOfOlderClientsApproveNothing(t *testing.T) {
 		newServer(
 			t,
 			&fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 					"kill": redDoor("R1", &heard),
 				},
 			},
@@ -324,8 +325,8 @@ func TestUnansweredQuestionsAreBounded(t *testing.T) {
 	var heard []string
 	var mu sync.Mutex // guards heard
 	door := &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) gate.Answer{
-			"kill": func(ctx context.Context, r gate.Request) gate.Answer {
+		Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+			"kill": func(ctx context.Context, r gate.Request) terms.Answer {
 				mu.Lock()
 				defer mu.Unlock()
 				return redDoor("R1", &heard)(ctx, r)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // tokened knows only who brings a token, as every identity that proves something.
@@ -241,17 +242,19 @@ func TestOneCallersStreamsDoNotTakeAllConnections(t *testing.T) {
 }
 
 func TestAStrangersConnectionEndsSoon(t *testing.T) {
-	slow := func(ctx context.Context, r gate.Request) gate.Answer {
+	slow := func(ctx context.Context, r gate.Request) terms.Answer {
 		select {
 		case <-ctx.Done():
-			return gate.Answer{CallID: "C1", Outcome: gate.Unknown, Err: ctx.Err()}
+			return terms.Answer{CallID: "C1", Outcome: terms.Unknown, Err: ctx.Err()}
 		case <-time.After(time.Second):
 			return says(`{"content":[{"type":"text","text":"slowly"}]}`)(ctx, r)
 		}
 	}
 	s := newServer(
 		t,
-		&fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": slow}},
+		&fakeDoor{
+			Calls: map[string]func(context.Context, gate.Request) terms.Answer{"hello": slow},
+		},
 		func(o *opts) { o.Identity = tokened{} },
 	)
 	s.web.unauthTimeout = 300 * time.Millisecond

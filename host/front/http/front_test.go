@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -16,7 +17,7 @@ import (
 func TestAClientOfEachEraSeesAndCallsItsTools(t *testing.T) {
 	door := func() *fakeDoor {
 		return &fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 				"hello":    says(`{"content":[{"type":"text","text":"hi"}]}`),
 				"red_stop": says(`{"content":[]}`),
 				"n_typed":  says(`{"content":[],"structured":{"n":9007199254740993}}`),
@@ -57,7 +58,7 @@ func TestAClientOfEachEraSeesAndCallsItsTools(t *testing.T) {
 		if err != nil || r.IsError || text(r) != "hi\n" {
 			t.Fatalf("%v %+v", err, r)
 		}
-		if m := meta(t, r); m.Outcome != gate.Succeeded || m.CallID != "C1" || m.Tier != "green" ||
+		if m := meta(t, r); m.Outcome != terms.Succeeded || m.CallID != "C1" || m.Tier != "green" ||
 			!m.Untrusted ||
 			m.Refused == nil {
 			t.Errorf("meta %+v", m)
@@ -84,67 +85,67 @@ func TestAClientOfEachEraSeesAndCallsItsTools(t *testing.T) {
 }
 
 func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
-	refused := &gate.Refused{
+	refused := &terms.Refused{
 		DecisionID: "D1",
 		Kind:       "call",
 		Failed:     []string{"target.protected"},
-		Denied:     []gate.Reason{{ID: "protected.vmid", Msg: "103 is protected\x1b[31m"}},
+		Denied:     []terms.Reason{{ID: "protected.vmid", Msg: "103 is protected\x1b[31m"}},
 	}
 	door := func() *fakeDoor {
-		return &fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+		return &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 			"args": fails(
-				&gate.InvalidArguments{
+				&terms.InvalidArguments{
 					Tool: "args",
 					Err:  errors.New(`/vmid: number 103.0 is not in its plain form`),
 				},
-				gate.Refusal,
+				terms.Refusal,
 			),
-			"refused": fails(refused, gate.Refusal),
+			"refused": fails(refused, terms.Refusal),
 			"waits": fails(
-				&gate.Waiting{
+				&terms.Waiting{
 					ApprovalID: "A1",
 					Where:      "caponier approvals approve A1",
 					Expires:    time.Now().Add(time.Hour),
 				},
-				gate.Waits,
+				terms.Waits,
 			),
 			"traps": fails(
-				&gate.PluginError{Code: "plugin_trap", Message: "unreachable"},
-				gate.Failed,
+				&terms.PluginError{Code: "plugin_trap", Message: "unreachable"},
+				terms.Failed,
 			),
 			"leaks": fails(
 				errors.New("dial /home/op/.ssh/id_ed25519: passphrase hunter2"),
-				gate.Failed,
+				terms.Failed,
 			),
 			"budget": fails(
-				&gate.BudgetError{
+				&terms.BudgetError{
 					Tool:            "budget",
 					CallID:          "C1",
 					Limit:           1500 * time.Millisecond,
 					MayHaveExecuted: true,
 				},
-				gate.Unknown,
+				terms.Unknown,
 			),
-			"panics": func(context.Context, gate.Request) gate.Answer {
+			"panics": func(context.Context, gate.Request) terms.Answer {
 				panic("secret in a panic")
 			},
-			"swallows": func(context.Context, gate.Request) gate.Answer {
+			"swallows": func(context.Context, gate.Request) terms.Answer {
 				a := says(`{"content":[{"type":"text","text":"all fine"}]}`)(nil, gate.Request{})
 				op := *refused
 				op.Kind, op.Op = "operation", "ssh_exec"
-				a.Refused = []*gate.Refused{&op}
+				a.Refused = []*terms.Refused{&op}
 				return a
 			},
-			"unwritten": func(context.Context, gate.Request) gate.Answer {
+			"unwritten": func(context.Context, gate.Request) terms.Answer {
 				a := says(`{"content":[{"type":"text","text":"done"}]}`)(nil, gate.Request{})
 				a.JournalFailed = true
 				return a
 			},
-			"toolerr": func(context.Context, gate.Request) gate.Answer {
-				return gate.Answer{
+			"toolerr": func(context.Context, gate.Request) terms.Answer {
+				return terms.Answer{
 					CallID:  "C1",
-					Outcome: gate.Failed,
-					Output: gate.Output{
+					Outcome: terms.Failed,
+					Output: terms.Output{
 						Code: 1,
 						JSON: json.RawMessage(
 							`{"error":{"code":"stopped","message":"container 101 is ` +
@@ -153,49 +154,49 @@ func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
 					},
 				}
 			},
-			"refused_typed": fails(refused, gate.Refusal),
+			"refused_typed": fails(refused, terms.Refusal),
 		}}
 	}
 	want := map[string]struct {
 		isError bool
 		texts   []string
 		code    string
-		outcome gate.Outcome
+		outcome terms.Outcome
 	}{
 		"args": {
 			true,
 			[]string{"103.0 is not in its plain form", "Nothing was executed"},
 			"invalid_arguments",
-			gate.Refusal,
+			terms.Refusal,
 		},
 		"refused": {
 			true,
 			[]string{"103 is protected", "protected.vmid", "target.protected", "Decision D1"},
 			"refused",
-			gate.Refusal,
+			terms.Refusal,
 		},
-		"refused_typed": {true, []string{"103 is protected"}, "refused", gate.Refusal},
+		"refused_typed": {true, []string{"103 is protected"}, "refused", terms.Refusal},
 		"waits": {
 			true,
 			[]string{"approvals approve A1", "same call again", "expires"},
 			"waiting",
-			gate.Waits,
+			terms.Waits,
 		},
-		"traps": {true, []string{"plugin_trap", "unreachable"}, "plugin_trap", gate.Failed},
-		"leaks": {true, []string{"internal"}, "internal", gate.Failed},
+		"traps": {true, []string{"plugin_trap", "unreachable"}, "plugin_trap", terms.Failed},
+		"leaks": {true, []string{"internal"}, "internal", terms.Failed},
 		"swallows": {
 			false,
 			[]string{"all fine", "A part of this call was refused", "ssh_exec refused by policy",
 				"D1"},
 			"",
-			gate.Succeeded,
+			terms.Succeeded,
 		},
-		"unwritten": {false, []string{"done", "journal_failed"}, "", gate.Succeeded},
+		"unwritten": {false, []string{"done", "journal_failed"}, "", terms.Succeeded},
 		"toolerr": {
 			true,
 			[]string{"container 101 is stopped (stopped). Start it first."},
 			"stopped",
-			gate.Failed,
+			terms.Failed,
 		},
 	}
 	everywhere(t, door, nil, func(t *testing.T, cs *mcp.ClientSession, _ *fakeDoor) {

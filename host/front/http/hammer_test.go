@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -39,7 +40,7 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 // Many callers at once, in both eras, while the tools change: each sees and gets its own, and no
 // credential comes back out.
 func TestCallersAtOnceNeverMeet(t *testing.T) {
-	echo := func(ctx context.Context, r gate.Request) gate.Answer {
+	echo := func(ctx context.Context, r gate.Request) terms.Answer {
 		if r.Progress != nil {
 			r.Progress(1, 2, "for "+r.Principal.ID)
 		}
@@ -52,15 +53,15 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 		)
 	}
 	door := &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) gate.Answer{"echo": echo},
+		Calls: map[string]func(context.Context, gate.Request) terms.Answer{"echo": echo},
 	}
-	var tools []*gate.Tool
+	var tools []*terms.Tool
 	for i := range 8 {
 		name := fmt.Sprintf("secret_p%d", i) // which that principal, of all, does not see
 		door.Calls[name] = echo
-		tools = append(tools, tool(name, gate.Hints{}))
+		tools = append(tools, tool(name, terms.Hints{}))
 	}
-	tools = append(tools, tool("echo", gate.Hints{ReadOnly: true}))
+	tools = append(tools, tool("echo", terms.Hints{ReadOnly: true}))
 	var logged lockedBuffer
 	s := newServer(t, door, func(o *opts) {
 		o.Log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -80,7 +81,7 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 			}
 			list := tools
 			if i%2 == 0 {
-				list = append(tools[:len(tools):len(tools)], tool("comes_and_goes", gate.Hints{}))
+				list = append(tools[:len(tools):len(tools)], tool("comes_and_goes", terms.Hints{}))
 			}
 			if err := s.SetTools(list); err != nil {
 				t.Error(err)

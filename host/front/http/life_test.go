@@ -15,13 +15,14 @@ import (
 
 	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func blockingDoor() (*fakeDoor, chan error, chan error) {
 	started, cancelled := make(chan error, 10), make(chan error, 10)
 	return &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+		Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 			"wait":  blocks(started, cancelled),
 			"hello": says(`{"content":[]}`),
 		},
@@ -190,8 +191,8 @@ func TestABadLineIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 
 func TestWhatAShellPipesInIsAnsweredBeforeTheEnd(t *testing.T) {
 	door := &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) gate.Answer{
-			"slow": func(ctx context.Context, r gate.Request) gate.Answer {
+		Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+			"slow": func(ctx context.Context, r gate.Request) terms.Answer {
 				select {
 				case <-time.After(200 * time.Millisecond):
 				case <-ctx.Done():
@@ -281,11 +282,11 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 	t.Run("http, with a call that does not listen", func(t *testing.T) {
 		started, release := make(chan error, 1), make(chan error)
 		door := &fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) gate.Answer{
-				"deaf": func(context.Context, gate.Request) gate.Answer {
+			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+				"deaf": func(context.Context, gate.Request) terms.Answer {
 					started <- nil
 					<-release
-					return gate.Answer{}
+					return terms.Answer{}
 				},
 			},
 		}
@@ -319,8 +320,8 @@ func TestProgressOfAPluginAndSignsOfLife(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			door := &fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) gate.Answer{
-					"steps": func(ctx context.Context, r gate.Request) gate.Answer {
+				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+					"steps": func(ctx context.Context, r gate.Request) terms.Answer {
 						for i := range 4 {
 							r.Progress(float64(i), 4, fmt.Sprintf("step\x1b[1m %d", i))
 						}
@@ -398,9 +399,9 @@ func TestTheListChangesOnlyWhenItDoes(t *testing.T) {
 			},
 			version,
 		)
-		same := []*gate.Tool{
-			tool("hello", gate.Hints{ReadOnly: true}),
-			tool("hidden", gate.Hints{}),
+		same := []*terms.Tool{
+			tool("hello", terms.Hints{ReadOnly: true}),
+			tool("hidden", terms.Hints{}),
 		}
 		same[0].Plugin.Digest = "sha256:11" // a new build with the same face
 		if err := s.SetTools(same); err != nil {

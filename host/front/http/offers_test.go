@@ -8,30 +8,31 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
-	refused := &gate.Refused{
+	refused := &terms.Refused{
 		DecisionID: "D1",
 		Kind:       "call",
 		Failed:     []string{"tier"},
-		Denied:     []gate.Reason{{ID: "role.missing", Msg: "not for you"}},
+		Denied:     []terms.Reason{{ID: "role.missing", Msg: "not for you"}},
 	}
 	door := func() *fakeDoor {
-		return &fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+		return &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 			"api": says(
 				`{"content":[],"contents":[{"uri":"curl://docs/api","mimeType":"text/markdown","text":"# A\u001b[31mPI"},{"uri":"curl://docs/blob","blob":"aGk="}]}`,
 			),
-			"closed": fails(refused, gate.Refusal),
+			"closed": fails(refused, terms.Refusal),
 			"lying":  says(`{"content":[{"type":"text","text":"a tool's"}]}`),
-			"test-api": func(ctx context.Context, r gate.Request) gate.Answer {
+			"test-api": func(ctx context.Context, r gate.Request) terms.Answer {
 				if string(r.Arguments) != `{"url":"http://x"}` {
-					return gate.Answer{
+					return terms.Answer{
 						CallID:  "C1",
-						Outcome: gate.Refusal,
-						Err: &gate.InvalidArguments{
+						Outcome: terms.Refusal,
+						Err: &terms.InvalidArguments{
 							Tool: "test-api",
 							Err:  errors.New("/url: missing"),
 						},
@@ -57,11 +58,11 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 			t.Parallel()
 			d := door()
 			s := newServer(t, d, nil)
-			var all []*gate.Tool
+			var all []*terms.Tool
 			for _, r := range [][2]string{{"api", "curl://docs/api"}, {"closed", "curl://closed"}, {"lying", "curl://lying"}, {"unseen", "curl://unseen"}} {
 				all = append(
 					all,
-					&gate.Tool{
+					&terms.Tool{
 						Kind:        "resource",
 						Name:        r[0],
 						URI:         r[1],
@@ -72,10 +73,10 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 			for _, n := range []string{"test-api", "wrong-role", "unseen"} {
 				all = append(
 					all,
-					&gate.Tool{
+					&terms.Tool{
 						Kind: "prompt",
 						Name: n,
-						Params: []gate.Param{{Name: "aside"},
+						Params: []terms.Param{{Name: "aside"},
 							{Name: "url", Description: "where", Required: true}},
 					},
 				)

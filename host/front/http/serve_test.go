@@ -25,6 +25,7 @@ import (
 
 	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestASlowClientHoldsNothing(t *testing.T) {
@@ -57,7 +58,7 @@ func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
 	)
 	s := newServer(
 		t,
-		&fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{"hello": big}},
+		&fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{"hello": big}},
 		func(o *opts) { o.MaxOutput = 64 << 20 },
 	)
 	s.web.ioTimeout = 300 * time.Millisecond

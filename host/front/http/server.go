@@ -19,8 +19,8 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Identity finds the principal of an HTTP request. Middleware answers unknown callers itself and
@@ -29,7 +29,7 @@ import (
 // not go on, and Admitted once a new request like this one would be turned away.
 type Identity interface {
 	Middleware(http.Handler) http.Handler
-	Principal(context.Context) (gate.Principal, bool)
+	Principal(context.Context) (terms.Principal, bool)
 	Current(context.Context) error
 	Admitted(context.Context) error
 	Authenticates() bool // callers prove who they are, so that more than loopback may be served

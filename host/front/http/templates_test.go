@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -18,13 +19,13 @@ const guestSchema = `{"type":"object","properties":{"vmid":{"type":"integer",` +
 	`"how":{"type":"string","enum":["soft","hard"]},"why":{"type":"string"}}}`
 
 // aboutGuests makes a prompt or resource as the lock would: vmid is a number, the rest is text.
-func aboutGuests(kind, name, uri string) *gate.Tool {
-	t := &gate.Tool{
+func aboutGuests(kind, name, uri string) *terms.Tool {
+	t := &terms.Tool{
 		Kind:        kind,
 		Name:        name,
 		URI:         uri,
 		InputSchema: json.RawMessage(guestSchema),
-		Params: []gate.Param{{Name: "how", Enum: []string{"soft", "hard"}},
+		Params: []terms.Param{{Name: "how", Enum: []string{"soft", "hard"}},
 			{Name: "node", Target: "node"}, {Name: "vmid", Target: "vmid"}, {Name: "why"}},
 		Texts: func(given map[string]string) map[string]any {
 			args := map[string]any{}
@@ -36,7 +37,8 @@ func aboutGuests(kind, name, uri string) *gate.Tool {
 			}
 			return args
 		},
-		Derive: func(_ gate.Principal, args map[string]any) (on gate.Targets, _ []gate.CommandText,
+		Derive: func(_ terms.Principal, args map[string]any) (on terms.Targets,
+			_ []terms.CommandText,
 			err error) {
 			if n, has := args["vmid"]; has {
 				if n, isNumber := n.(int64); !isNumber || n < 100 {
@@ -63,20 +65,20 @@ func aboutGuests(kind, name, uri string) *gate.Tool {
 }
 
 func guestServer(t *testing.T) (*host, *fakeDoor) {
-	list := tool("list", gate.Hints{ReadOnly: true})
+	list := tool("list", terms.Hints{ReadOnly: true})
 	list.InputSchema = json.RawMessage(guestSchema)
-	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) gate.Answer{
+	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
 		"list": says(
 			`{"content":[],"structured":{"guests":[{"vmid":101,"mem":999},{"vmid":103},` +
 				`{"vmid":1105,"vmids":[7]}],"vmid":"102","node":"elsewhere"}}`,
 		),
-		"fails": func(ctx context.Context, r gate.Request) gate.Answer {
+		"fails": func(ctx context.Context, r gate.Request) terms.Answer {
 			a := says(`{"error":{"code":"x","message":"y"}}`)(ctx, r)
-			a.Outcome, a.Output.Code = gate.Failed, 1
+			a.Outcome, a.Output.Code = terms.Failed, 1
 			return a
 		},
 		"check": says(`{"messages":[]}`),
-		"guest": func(ctx context.Context, r gate.Request) gate.Answer {
+		"guest": func(ctx context.Context, r gate.Request) terms.Answer {
 			return says(
 				fmt.Sprintf(`{"contents":[{"uri":"x://x","text":%q}]}`, r.Arguments),
 			)(
@@ -88,7 +90,7 @@ func guestServer(t *testing.T) (*host, *fakeDoor) {
 	s := newServer(t, door, func(o *opts) {
 		o.MaxCalls = 2
 	})
-	if err := s.SetTools([]*gate.Tool{list, tool("fails", gate.Hints{}), aboutGuests("prompt", "check", ""), aboutGuests("prompt", "unseen", ""), aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}")}); err != nil {
+	if err := s.SetTools([]*terms.Tool{list, tool("fails", terms.Hints{}), aboutGuests("prompt", "check", ""), aboutGuests("prompt", "unseen", ""), aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}")}); err != nil {
 		t.Fatal(err)
 	}
 	return s, door
@@ -123,7 +125,7 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 			second.Match = func(string) (map[string]string, bool) {
 				return map[string]string{}, true
 			}
-			if err := s.SetTools([]*gate.Tool{aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}"), second}); err != nil {
+			if err := s.SetTools([]*terms.Tool{aboutGuests("resource", "guest", "pve://{node}/guests/{vmid}"), second}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := cs.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "pve://pve1/guests/105"}); err == nil ||
@@ -131,7 +133,7 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 				t.Errorf("a URI that means two resources was read: %v", err)
 			}
 			own := aboutGuests("resource", "own", "caponier://results/{id}")
-			if err := s.SetTools([]*gate.Tool{own}); err == nil ||
+			if err := s.SetTools([]*terms.Tool{own}); err == nil ||
 				!strings.Contains(err.Error(), "the host's own") {
 				t.Errorf("a plugin may take the host's scheme: %v", err)
 			}
@@ -144,7 +146,7 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 func TestListsAtOnceAreLimitedApartFromCalls(t *testing.T) {
 	s, door := guestServer(t)
 	release, entered := make(chan error), make(chan error, 10)
-	door.Calls["list"] = func(ctx context.Context, r gate.Request) gate.Answer {
+	door.Calls["list"] = func(ctx context.Context, r gate.Request) terms.Answer {
 		entered <- nil
 		<-release
 		return says(`{"content":[]}`)(ctx, r)

@@ -20,8 +20,8 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/front/fronttest"
 	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 func TestMain(m *testing.M) {
@@ -78,7 +78,7 @@ func newServer(t testing.TB, door *fakeDoor, change func(*opts)) *host {
 	if t, is := t.(*testing.T); is {
 		o.Log = slog.New(slog.NewTextHandler(fronttest.NewWriter(t), nil))
 	}
-	o.Principal, o.Identity = gate.Principal{ID: "local", Auth: "config"}, fixedIdentity{}
+	o.Principal, o.Identity = terms.Principal{ID: "local", Auth: "config"}, fixedIdentity{}
 	o.Stdin, o.Stdout = h.in, h.out
 	o.Health = func() observe.Health {
 		return observe.Health{SSHConnected: true, PolicyRevision: "rev1", LockChecksum: "sum1"}
@@ -145,12 +145,12 @@ func (fixedIdentity) Middleware(next http.Handler) http.Handler {
 			id = "demo"
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), fixedKey{},
-			gate.Principal{ID: id, Auth: "config"})))
+			terms.Principal{ID: id, Auth: "config"})))
 	})
 }
 
-func (fixedIdentity) Principal(ctx context.Context) (gate.Principal, bool) {
-	p, ok := ctx.Value(fixedKey{}).(gate.Principal)
+func (fixedIdentity) Principal(ctx context.Context) (terms.Principal, bool) {
+	p, ok := ctx.Value(fixedKey{}).(terms.Principal)
 	return p, ok
 }
 
@@ -266,9 +266,9 @@ const approvalKey = "caponier.approval"
 
 // callMeta is what a result says of its call, for programs.
 type callMeta struct {
-	Outcome gate.Outcome `json:"outcome"`
-	CallID  string       `json:"call_id"`
-	Tier    string       `json:"tier"`
+	Outcome terms.Outcome `json:"outcome"`
+	CallID  string        `json:"call_id"`
+	Tier    string        `json:"tier"`
 	Refused []struct {
 		Failed     []string `json:"failed"`
 		Deny       []string `json:"deny"`

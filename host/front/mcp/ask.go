@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -31,26 +31,29 @@ func StatelessVersions() []string { return slices.Clone(statelessVersions) }
 // Asker is the gate's executor of ask: it puts a plugin's question to the call's user.
 type Asker struct{}
 
-var _ gate.Executor = Asker{}
+var _ terms.Executor = Asker{}
 
 // Lookup finds nothing: a question has no facts.
-func (Asker) Lookup(context.Context, gate.Question) (gate.Facts, error) { return gate.Facts{}, nil }
+func (Asker) Lookup(context.Context, terms.Question) (terms.Facts, error) {
+	return terms.Facts{},
+		nil
+}
 
 // End has nothing to free.
-func (Asker) End(context.Context, *gate.Call) {}
+func (Asker) End(context.Context, *terms.Call) {}
 
 // Execute returns what the call's user answers.
-func (Asker) Execute(_ context.Context, q gate.Question, _ gate.Decision) (gate.Result, error) {
+func (Asker) Execute(_ context.Context, q terms.Question, _ terms.Decision) (terms.Result, error) {
 	op, isAsk := q.Op.(abi.Ask)
 	if !isAsk || q.Call.User == nil {
-		return gate.Result{}, errNobody
+		return terms.Result{}, errNobody
 	}
 	return q.Call.User.Ask(op)
 }
 
-var errNobody = gate.Fail("unavailable", "the caller's client cannot ask its user")
+var errNobody = terms.Fail("unavailable", "the caller's client cannot ask its user")
 
-var _ gate.User = (*user)(nil)
+var _ terms.User = (*user)(nil)
 
 // CanConfirm reports whether the user can be asked to approve the call, or has been.
 func (u *user) CanConfirm() bool {
@@ -83,11 +86,11 @@ func (u *user) Confirm(request, message string) string {
 	return "asked"
 }
 
-// Ask puts a plugin's question to the user. The error is gate.ErrPending, or a *gate.OpError with
+// Ask puts a plugin's question to the user. The error is terms.ErrPending, or a *terms.OpError with
 // the code unavailable or bad_question.
-func (u *user) Ask(op abi.Ask) (gate.Result, error) {
-	bad := func(format string, args ...any) (gate.Result, error) {
-		return gate.Result{}, gate.Fail("bad_question", format, args...)
+func (u *user) Ask(op abi.Ask) (terms.Result, error) {
+	bad := func(format string, args ...any) (terms.Result, error) {
+		return terms.Result{}, terms.Fail("bad_question", format, args...)
 	}
 	if len(op.Key) == 0 || len(op.Key) > 64 || plaintext.Clean(op.Key) != op.Key ||
 		op.Key == confirmKey {
@@ -104,23 +107,23 @@ func (u *user) Ask(op abi.Ask) (gate.Result, error) {
 	defer u.mu.Unlock()
 	if r, answered := u.answers[op.Key]; answered {
 		if r.Action != "accept" || form.Validate(r.Content) == nil {
-			return gate.Result{Value: r}, nil
+			return terms.Result{Value: r}, nil
 		}
 		delete(u.answers, op.Key) // the question differs, or the answer does not fit: ask again
 	}
 	if !u.can {
-		return gate.Result{}, errNobody
+		return terms.Result{}, errNobody
 	}
 	if len(u.pending)+len(u.answers) >= maxAsks {
 		return bad("a call may ask at most %d questions", maxAsks)
 	}
 	u.pending[op.Key] = op
-	return gate.Result{}, gate.ErrPending
+	return terms.Result{}, terms.ErrPending
 }
 
 // user returns the user of a call's client. Answers count only for what this very call asked the
 // same caller before, since any client can send answers.
-func (s *Server) user(ctx context.Context, req incoming, who Caller, tool *gate.Tool, args []byte,
+func (s *Server) user(ctx context.Context, req incoming, who Caller, tool *terms.Tool, args []byte,
 	state string, responses mcp.InputResponseMap) (*user, error) {
 	u := &user{answers: map[string]said{}, pending: map[string]abi.Ask{},
 		call: round{Number: 1, Caller: who.owner(), Args: digestOf(args),
@@ -182,7 +185,7 @@ func digestOf(args []byte) string {
 func (s *Server) questions(ctx context.Context, u *user, a answer, res *result) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	next, waiting := u.call, (*gate.Waiting)(nil)
+	next, waiting := u.call, (*terms.Waiting)(nil)
 	asks := mcp.InputRequestMap{}
 	switch {
 	case res.out != nil && len(u.pending) > 0 && a.Output.Code != 0:

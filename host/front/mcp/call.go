@@ -10,6 +10,7 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -39,7 +40,7 @@ func (s *Server) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallT
 }
 
 // request opens a call for the caller that the transport set.
-func (s *Server) request(ctx context.Context, req incoming, tool *gate.Tool, key string,
+func (s *Server) request(ctx context.Context, req incoming, tool *terms.Tool, key string,
 	args []byte, state string, responses mcp.InputResponseMap) (*request, error) {
 	who, err := callerOf(req)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 	}()
 	a.stopped = context.Cause(ctx)
 	s.opts.Meter.Called(r.tool.Name, a.Outcome, time.Since(began))
-	if over := (*gate.BudgetError)(nil); errors.As(a.Err, &over) {
+	if over := (*terms.BudgetError)(nil); errors.As(a.Err, &over) {
 		return a, overBudget(a, over)
 	}
 	return a, nil
@@ -118,14 +119,14 @@ func (s *Server) current(r *request) func(context.Context) error {
 	}
 }
 
-func (s *Server) pluginLog(ctx context.Context, t *gate.Tool) func(int, string) {
+func (s *Server) pluginLog(ctx context.Context, t *terms.Tool) func(int, string) {
 	return func(level int, message string) {
 		s.log.Log(ctx, slog.Level(level), "plugin: "+cut(message, 2000), t.Kind, t.Name,
 			"plugin", t.Plugin.Name)
 	}
 }
 
-func overBudget(a answer, over *gate.BudgetError) error {
+func overBudget(a answer, over *terms.BudgetError) error {
 	data, err := json.Marshal(map[string]any{"kind": "budget", "tool": over.Tool,
 		"limit_ms": over.Limit.Milliseconds(), "may_have_executed": over.MayHaveExecuted,
 		"call_id": a.CallID, "outcome": a.Outcome, "refused": summaries(a.Refused),

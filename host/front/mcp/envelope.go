@@ -29,8 +29,8 @@ type Envelope struct {
 	tag    string          // the version of JSON-RPC
 }
 
-// Message returns the request that the envelope is of. A response is read by the SDK, of data.
-func (e Envelope) Message(data []byte) (jsonrpc.Message, error) {
+// message returns the request that the envelope is of. A response is read by the SDK, of data.
+func (e Envelope) message(data []byte) (jsonrpc.Message, error) {
 	if e.Method == "" {
 		return jsonrpc.DecodeMessage(data)
 	}

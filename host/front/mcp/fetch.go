@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -97,7 +97,7 @@ func (s *Server) prompt(ctx context.Context, req *mcp.GetPromptRequest) (*mcp.Ge
 
 // fetch calls a resource or prompt. Their results cannot say that they failed, so that every
 // failure is a protocol error with the summary as data.
-func (s *Server) fetch(ctx context.Context, req incoming, tool *gate.Tool, key string,
+func (s *Server) fetch(ctx context.Context, req incoming, tool *terms.Tool, key string,
 	args []byte, state string, responses mcp.InputResponseMap) (*result, error) {
 	r, err := s.request(ctx, req, tool, key, args, state, responses)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Server) fetch(ctx context.Context, req incoming, tool *gate.Tool, key s
 	return res, err
 }
 
-func (s *Server) broken(tool *gate.Tool, sum summary, err error) error {
+func (s *Server) broken(tool *terms.Tool, sum summary, err error) error {
 	s.explain(tool, badOutput(err), nil, &sum)
 	return failure(sum)
 }

@@ -10,14 +10,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // SetTools offers these tools, resources and prompts and no others. Clients are notified only of
 // changes that they can see. On an error nothing has changed.
-func (s *Server) SetTools(tools []*gate.Tool) error {
+func (s *Server) SetTools(tools []*terms.Tool) error {
 	next := offers{}
 	scratch := mcp.NewServer(&mcp.Implementation{Name: "scratch"},
 		&mcp.ServerOptions{Logger: slog.New(slog.DiscardHandler)})
@@ -86,7 +86,7 @@ func (s *Server) add(to *mcp.Server, face any) {
 
 // describe returns a tool with its description, which it adds to scratch first: the SDK panics on
 // what it does not accept.
-func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err error) {
+func (s *Server) describe(t *terms.Tool, scratch *mcp.Server) (o offered, err error) {
 	o.Tool, o.unconfirmed = t, without(t.InputSchema, t.Confirm)
 	if o.face, err = face(t, s.opts.OutputSchemas); err != nil {
 		return o, err
@@ -103,7 +103,7 @@ func (s *Server) describe(t *gate.Tool, scratch *mcp.Server) (o offered, err err
 
 // face returns a description without annotations, which depend on the caller. typed adds the output
 // schema.
-func face(t *gate.Tool, typed bool) (any, error) {
+func face(t *terms.Tool, typed bool) (any, error) {
 	const chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
 	if n := len(t.Name); n == 0 || n > 128 || strings.Trim(t.Name, chars) != "" {
 		return nil, errors.New("the name must be 1 to 128 of A-Z a-z 0-9 . _ -")
@@ -137,7 +137,7 @@ func face(t *gate.Tool, typed bool) (any, error) {
 }
 
 // promptArguments lists what a prompt takes, the required ones first: MCP gives prompts no schema.
-func promptArguments(params []gate.Param) []*mcp.PromptArgument {
+func promptArguments(params []terms.Param) []*mcp.PromptArgument {
 	var args []*mcp.PromptArgument
 	for _, p := range params {
 		args = append(args, &mcp.PromptArgument{Name: p.Name, Title: plaintext.Clean(p.Title),

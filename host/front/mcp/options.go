@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/observe"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -29,13 +29,13 @@ type Options struct {
 	// the site's own text for agents, after the generated instructions
 	Guidance string `koanf:"guidance"`
 
-	Version   string         `koanf:"-"` // of the host: dev
-	Principal gate.Principal `koanf:"-"` // the caller over stdio
+	Version   string          `koanf:"-"` // of the host: dev
+	Principal terms.Principal `koanf:"-"` // the caller over stdio
 	// the decision of lists about a tool, for its tier and how it is approved; nil judges by the
 	// tool's own hints
-	Listing func(context.Context, gate.Principal, *gate.Tool) gate.Decision `koanf:"-"`
+	Listing func(context.Context, terms.Principal, *terms.Tool) terms.Decision `koanf:"-"`
 	// whether a tool is listed although it is an alias of another one; nil lists none
-	Lists func(*gate.Tool) bool `koanf:"-"`
+	Lists func(*terms.Tool) bool `koanf:"-"`
 	// lists output schemas. Results are held to them in any case, and with this they are in
 	// structuredContent beside the text
 	OutputSchemas bool `koanf:"-"`
@@ -83,24 +83,24 @@ func (o Options) withDefaults() Options {
 		o.Ready = ready
 	}
 	if o.Listing == nil {
-		o.Listing = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Decision {
-			return gate.Decision{Tier: tierOfHints(t.Hints)}
+		o.Listing = func(_ context.Context, _ terms.Principal, t *terms.Tool) terms.Decision {
+			return terms.Decision{Tier: tierOfHints(t.Hints)}
 		}
 	}
 	if o.Lists == nil {
-		o.Lists = func(*gate.Tool) bool { return false }
+		o.Lists = func(*terms.Tool) bool { return false }
 	}
 	return o
 }
 
 // tierOfHints judges a tool by its own hints, which count only where they make the tool look worse
 // than no hint would.
-func tierOfHints(h gate.Hints) gate.Tier {
+func tierOfHints(h terms.Hints) terms.Tier {
 	switch {
 	case h.Destructive:
-		return gate.Red
+		return terms.Red
 	case h.ReadOnly:
-		return gate.Green
+		return terms.Green
 	}
-	return gate.Yellow
+	return terms.Yellow
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -52,13 +52,13 @@ func (out *output) is(kind string) error {
 }
 
 func badOutput(err error) error {
-	return &gate.PluginError{Code: "plugin_protocol",
+	return &terms.PluginError{Code: "plugin_protocol",
 		Message: "the plugin's output: " + err.Error()}
 }
 
 // decode reads an instance's output strictly: anything outside the contract makes the whole output
 // a plugin error.
-func (s *Server) decode(tool *gate.Tool, raw gate.Output) (*output, error) {
+func (s *Server) decode(tool *terms.Tool, raw terms.Output) (*output, error) {
 	out := &output{}
 	err := strictly(raw.JSON, s.opts.MaxOutput, out)
 	if string(out.Structured) == "null" {
@@ -92,7 +92,7 @@ func (s *Server) decode(tool *gate.Tool, raw gate.Output) (*output, error) {
 }
 
 // fits holds a decoded value to the tool's output schema.
-func fits(tool *gate.Tool, v any) error {
+func fits(tool *terms.Tool, v any) error {
 	if tool.ValidateOutput == nil {
 		return nil
 	}
@@ -109,7 +109,7 @@ func fits(tool *gate.Tool, v any) error {
 
 // promised holds what the plugin wrote to the tool's output schema. A value in which something was
 // masked is not the plugin's fault.
-func (out *output) promised(tool *gate.Tool, hits []gate.Hit) error {
+func (out *output) promised(tool *terms.Tool, hits []terms.Hit) error {
 	if tool.ValidateOutput == nil {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (out *output) promised(tool *gate.Tool, hits []gate.Hit) error {
 	if err == nil {
 		return nil
 	}
-	if slices.ContainsFunc(hits, func(h gate.Hit) bool { return h.Action == "mask" }) {
+	if slices.ContainsFunc(hits, func(h terms.Hit) bool { return h.Action == "mask" }) {
 		out.failed, out.Structured = unfit("was masked", err), nil
 		return nil
 	}
@@ -140,7 +140,7 @@ func (out *output) promised(tool *gate.Tool, hits []gate.Hit) error {
 // long stdout), without those long strings that the plugin's own text repeats. So it is sent once.
 // Where the client was told of an output schema, the whole value is in structuredContent too, as
 // MCP demands.
-func (out *output) render(tool *gate.Tool, o *Options, res *mcp.CallToolResult) error {
+func (out *output) render(tool *terms.Tool, o *Options, res *mcp.CallToolResult) error {
 	most := o.MaxChars
 	v, err := out.value()
 	if err != nil {
@@ -191,7 +191,7 @@ func (out *output) render(tool *gate.Tool, o *Options, res *mcp.CallToolResult) 
 // promise writes the structured value of a tool with an output schema where that schema is held to.
 // A value that was cut, or in which hidden characters were replaced, still fits, or the call ends
 // with an error that says what its text is.
-func (out *output) promise(tool *gate.Tool, most int, res *mcp.CallToolResult) error {
+func (out *output) promise(tool *terms.Tool, most int, res *mcp.CallToolResult) error {
 	if len(tool.OutputSchema) == 0 || len(out.Structured) == 0 || out.failed != nil {
 		return nil
 	}

@@ -7,28 +7,28 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-func decoded(t *testing.T, tl *gate.Tool, code int, out string) *mcp.CallToolResult {
+func decoded(t *testing.T, tl *terms.Tool, code int, out string) *mcp.CallToolResult {
 	t.Helper()
 	s := newServer(t, helloDoor(), func(o *Options) { o.MaxChars = 20; o.MaxOutput = 100_000 })
-	o := gate.Succeeded
+	o := terms.Succeeded
 	if code != 0 {
-		o = gate.Failed
+		o = terms.Failed
 	}
-	r := ended(s, tl, gate.Answer{CallID: "C1", Outcome: o,
-		Output: gate.Output{Code: code, JSON: json.RawMessage(out)}})
+	r := ended(s, tl, terms.Answer{CallID: "C1", Outcome: o,
+		Output: terms.Output{Code: code, JSON: json.RawMessage(out)}})
 	return &r.CallToolResult
 }
 
 func TestEveryKindOfContentArrives(t *testing.T) {
 	r := decoded(
 		t,
-		tool("x", gate.Hints{}),
+		tool("x", terms.Hints{}),
 		0,
 		`{"content":[{"type":"text","text":"a\u001b[31mb","annotations":{"audience":["user"],`+
 			`"priority":1}},{"type":"image","data":"aGk=","mimeType":"image/png"},
@@ -47,7 +47,7 @@ func TestEveryKindOfContentArrives(t *testing.T) {
 }
 
 func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
-	typed := tool("x_typed", gate.Hints{})
+	typed := tool("x_typed", terms.Hints{})
 	typed.OutputSchema = json.RawMessage(`{"type":"object"}`)
 	typed.ValidateOutput = func(v any) error {
 		if _, ok := v.(map[string]any)["n"].(float64); !ok {
@@ -58,7 +58,7 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 	for _, c := range []struct {
 		name, out, says string
 		code            int
-		tool            *gate.Tool
+		tool            *terms.Tool
 	}{
 		{"nothing", ``, "is empty", 0, nil},
 		{"not JSON", `hello`, "invalid character", 0, nil},
@@ -104,14 +104,14 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.tool == nil {
-				c.tool = tool("x", gate.Hints{})
+				c.tool = tool("x", terms.Hints{})
 			}
 			s := newServer(t, helloDoor(), func(o *Options) { o.MaxOutput = 100_000 })
-			r := ended(s, c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
-				Output: gate.Output{Code: c.code, JSON: json.RawMessage(c.out)}})
+			r := ended(s, c.tool, terms.Answer{CallID: "C1", Outcome: terms.Succeeded,
+				Output: terms.Output{Code: c.code, JSON: json.RawMessage(c.out)}})
 			if m := r.sum; !r.IsError || m.Error == nil || m.Error.Code != "plugin_protocol" ||
 				!strings.Contains(m.Error.message, c.says) ||
-				m.Outcome != gate.Failed {
+				m.Outcome != terms.Failed {
 				t.Errorf("%+v %+v", m, m.Error)
 			}
 		})
@@ -122,10 +122,10 @@ func TestOutputAgainstTheContractIsThePluginsFault(t *testing.T) {
 // error that says so. It is never a success without the structured content that was promised.
 func TestAPromisedResultFitsOrIsAnError(t *testing.T) {
 	list := `["` + strings.Repeat(`a","`, 30_000) + `b"]`
-	masked := []gate.Hit{{Detector: "x", Count: 1, Action: "mask"}}
+	masked := []terms.Hit{{Detector: "x", Count: 1, Action: "mask"}}
 	for _, c := range []struct {
 		name, schema, structured string
-		hits                     []gate.Hit
+		hits                     []terms.Hit
 		says, fields             string // an error, or what is in the structured content
 	}{
 		{"short", `"s":{"maxLength":3}`, `{"s":"abc"}`, nil, "", `{"s":"abc"}`},
@@ -150,17 +150,17 @@ func TestAPromisedResultFitsOrIsAnError(t *testing.T) {
 		{"large numbers", `"n":{"type":"integer"}`, `{"n":12345678901234567890}`, nil, "",
 			`{"n":12345678901234567890}`},
 	} {
-		tl := tool("x_"+strings.ReplaceAll(c.name, " ", "_"), gate.Hints{})
+		tl := tool("x_"+strings.ReplaceAll(c.name, " ", "_"), terms.Hints{})
 		schema := `{"type":"object","additionalProperties":false,"properties":{` + c.schema + `}}`
 		tl.OutputSchema = json.RawMessage(schema)
 		tl.ValidateOutput = validator(t, schema)
-		r := ended(newServer(t, helloDoor(), nil), tl, gate.Answer{CallID: "C1",
-			Outcome: gate.Succeeded, Output: gate.Output{Hits: c.hits, JSON: json.RawMessage(
+		r := ended(newServer(t, helloDoor(), nil), tl, terms.Answer{CallID: "C1",
+			Outcome: terms.Succeeded, Output: terms.Output{Hits: c.hits, JSON: json.RawMessage(
 				`{"content":[{"type":"text","text":"its own text"}],"structured":` + c.structured +
 					`}`)}})
 		got, said := string(must(json.Marshal(r.StructuredContent))), text(&r.CallToolResult)
 		if r.IsError != (c.says != "") || r.IsError != (r.StructuredContent == nil) ||
-			r.IsError != (r.sum.Outcome == gate.Failed) || !strings.Contains(said, c.says) ||
+			r.IsError != (r.sum.Outcome == terms.Failed) || !strings.Contains(said, c.says) ||
 			!strings.Contains(said, "its own text") || !strings.Contains(got, c.fields) {
 			t.Errorf("%s: isError %v, %s, %.200s\n%.300s", c.name, r.IsError, r.sum.Outcome, got,
 				said)
@@ -178,7 +178,7 @@ func TestAPromisedResultFitsOrIsAnError(t *testing.T) {
 // Without the option no schema is listed and no structured content is sent. A result is held to the
 // schema all the same.
 func TestOutputSchemasAreListedWhereAsked(t *testing.T) {
-	tl := tool("x_typed", gate.Hints{})
+	tl := tool("x_typed", terms.Hints{})
 	schema := `{"type":"object","properties":{"n":{"type":"integer"}}}`
 	tl.OutputSchema, tl.ValidateOutput = json.RawMessage(schema), validator(t, schema)
 	for _, asked := range []bool{false, true} {
@@ -188,8 +188,8 @@ func TestOutputSchemasAreListedWhereAsked(t *testing.T) {
 			t.Errorf("%v: %+v, %v", asked, d, err)
 		}
 		for _, n := range []string{"1", `"x"`} {
-			r := ended(s, tl, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
-				Output: gate.Output{JSON: json.RawMessage(`{"content":[],"structured":{"n":` + n +
+			r := ended(s, tl, terms.Answer{CallID: "C1", Outcome: terms.Succeeded,
+				Output: terms.Output{JSON: json.RawMessage(`{"content":[],"structured":{"n":` + n +
 					`}}`)}})
 			if good := n == "1"; r.IsError == good ||
 				(r.StructuredContent != nil) != (asked && good) ||
@@ -221,7 +221,7 @@ func TestARefusalSaysWhatHelps(t *testing.T) {
 		"budget": "next day", "approval.denied": "do not make it again", "grant": "No role",
 		"args": "change what the rules name",
 	} {
-		if got := whatNow(&gate.Refused{Failed: strings.Fields(ids)}); !strings.Contains(
+		if got := whatNow(&terms.Refused{Failed: strings.Fields(ids)}); !strings.Contains(
 			got,
 			want,
 		) {
@@ -272,10 +272,10 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// sameAsTheSDKReads compares the message of an envelope with the SDK's own. The SDK reads no message
-// that is nested more than 1,000 deep.
+// sameAsTheSDKReads compares the message of an envelope with the SDK's own. The SDK reads no
+// message that is nested more than 1,000 deep.
 func sameAsTheSDKReads(t *testing.T, env Envelope, data []byte) {
-	got, err := env.Message(data)
+	got, err := env.message(data)
 	want, wantErr := jsonrpc.DecodeMessage(data)
 	if (err == nil) != (wantErr == nil) && bytes.Count(data, []byte("{"))+bytes.Count(data,
 		[]byte("[")) < 1_000 {

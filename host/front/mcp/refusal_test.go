@@ -10,41 +10,42 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caponier-mcp/caponier/host/front/fronttest"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // A refusal is told once, in at most 600 bytes, with what was refused, why, and what would work.
 func TestARefusalIsToldOnceAndShortly(t *testing.T) {
 	long := "a very long reason " + strings.Repeat("é ", 600)
 	for name, c := range map[string]struct {
-		refused gate.Refused
+		refused terms.Refused
 		want    []string
 		never   []string
 	}{
-		"one reason": {gate.Refused{Kind: "call", Failed: []string{"grant"},
-			Denied: []gate.Reason{{ID: "grant", Msg: "No role grants tool:x."}}},
+		"one reason": {terms.Refused{Kind: "call", Failed: []string{"grant"},
+			Denied: []terms.Reason{{ID: "grant", Msg: "No role grants tool:x."}}},
 			[]string{"No role grants tool:x (grant)", "No role of this principal"}, nil},
-		"an operation": {gate.Refused{Kind: "operation", Op: "ssh_exec", Failed: []string{"bound"},
-			Denied: []gate.Reason{{ID: "bound", Msg: "ssh.service is red"}}},
+		"an operation": {terms.Refused{Kind: "operation", Op: "ssh_exec", Failed: []string{"bound"},
+			Denied: []terms.Reason{{ID: "bound", Msg: "ssh.service is red"}}},
 			[]string{"Operation ssh_exec", "ssh.service is red (bound)"}, nil},
-		"a check without a reason": {gate.Refused{Kind: "call",
+		"a check without a reason": {terms.Refused{Kind: "call",
 			Failed: []string{"policy.undefined"}},
 			[]string{"checks: policy.undefined"}, nil},
-		"long reasons": {gate.Refused{Kind: "call", Failed: []string{"args", "rate"},
-			Denied: []gate.Reason{{ID: "args", Msg: long},
+		"long reasons": {terms.Refused{Kind: "call", Failed: []string{"args", "rate"},
+			Denied: []terms.Reason{{ID: "args", Msg: long},
 				{ID: "rate", Msg: strings.ToUpper(long)}}},
 			[]string{"a very long reason é", "(args)", "(rate)", "change what the rules name"},
 			nil},
-		"a person's no": {gate.Refused{Kind: "call", Failed: []string{"approval.denied"},
+		"a person's no": {terms.Refused{Kind: "call", Failed: []string{"approval.denied"},
 			NeedsApproval: true,
-			Denied:        []gate.Reason{{ID: "approval.denied", Msg: "ann said no to this call"}}},
+			Denied: []terms.Reason{{ID: "approval.denied",
+				Msg: "ann said no to this call"}}},
 			[]string{"A person said no", "do not make it again"},
 			[]string{"change what", "same call again", "confirmation is missing"}},
-		"protected": {gate.Refused{Kind: "call", Failed: []string{"protected"},
+		"protected": {terms.Refused{Kind: "call", Failed: []string{"protected"},
 			NeedsApproval: true},
 			[]string{"no approval changes that"}, []string{"confirmation is missing", "again"}},
-		"black": {gate.Refused{Kind: "call", Failed: []string{"tier"},
-			Decision: gate.Decision{Tier: gate.Black}},
+		"black": {terms.Refused{Kind: "call", Failed: []string{"tier"},
+			Decision: terms.Decision{Tier: terms.Black}},
 			[]string{"Tier black never runs"}, []string{"unchanged", "again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,15 +65,15 @@ func TestARefusalIsToldOnceAndShortly(t *testing.T) {
 				t.Errorf("%d bytes: %q", len(got), got)
 			}
 			for _, ofCall := range []bool{true, false} {
-				a := gate.Answer{CallID: "C1", Outcome: gate.Refusal, Err: &c.refused}
+				a := terms.Answer{CallID: "C1", Outcome: terms.Refusal, Err: &c.refused}
 				if !ofCall { // an operation of a call whose plugin repeats what it was told
-					a = gate.Answer{CallID: "C1", Outcome: gate.Failed,
-						Refused: []*gate.Refused{&c.refused}, Output: gate.Output{Code: 1,
+					a = terms.Answer{CallID: "C1", Outcome: terms.Failed,
+						Refused: []*terms.Refused{&c.refused}, Output: terms.Output{Code: 1,
 							JSON: must(json.Marshal(map[string]any{"error": map[string]any{
 								"code": "refused", "message": "listing: " + c.refused.Error()}}))}}
 				}
 				s := newServer(t, helloDoor(), nil)
-				r := ended(s, tool("hello", gate.Hints{}), a)
+				r := ended(s, tool("hello", terms.Hints{}), a)
 				wire := string(must(json.Marshal(&r.CallToolResult)))
 				if !r.IsError || r.StructuredContent != nil {
 					t.Errorf("isError %v, structuredContent %v", r.IsError, r.StructuredContent)
@@ -89,13 +90,13 @@ func TestARefusalIsToldOnceAndShortly(t *testing.T) {
 }
 
 func TestManyRefusedPartsAreNotAllExplained(t *testing.T) {
-	a := gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
-		Output: gate.Output{JSON: []byte(`{"content":[{"type":"text","text":"done"}]}`)}}
+	a := terms.Answer{CallID: "C1", Outcome: terms.Succeeded,
+		Output: terms.Output{JSON: []byte(`{"content":[{"type":"text","text":"done"}]}`)}}
 	for i := range 50 {
-		a.Refused = append(a.Refused, &gate.Refused{Kind: "operation", Op: "ssh_exec",
+		a.Refused = append(a.Refused, &terms.Refused{Kind: "operation", Op: "ssh_exec",
 			DecisionID: fmt.Sprint("D", i), Failed: []string{"bound"}})
 	}
-	r := ended(newServer(t, helloDoor(), nil), tool("hello", gate.Hints{}), a)
+	r := ended(newServer(t, helloDoor(), nil), tool("hello", terms.Hints{}), a)
 	got := text(&r.CallToolResult)
 	if strings.Count(got, "was refused.") != maxRefusals ||
 		!strings.Contains(got, "47 more parts of this call were refused") {
@@ -106,16 +107,16 @@ func TestManyRefusedPartsAreNotAllExplained(t *testing.T) {
 // What a caller may not see answers as what does not exist, whether it is called, read or got, and
 // whatever the arguments. The attempt still goes through the door, which journals it.
 func TestHiddenAndMissingCannotBeToldApart(t *testing.T) {
-	invalid := &gate.InvalidArguments{Tool: "x", Err: fmt.Errorf("/vmid: missing")}
-	for _, no := range []error{&gate.Refused{Kind: "call", Failed: []string{"grant"}}, invalid} {
+	invalid := &terms.InvalidArguments{Tool: "x", Err: fmt.Errorf("/vmid: missing")}
+	for _, no := range []error{&terms.Refused{Kind: "call", Failed: []string{"grant"}}, invalid} {
 		door := &visibleDoor{Door: *fronttest.Hello()}
 		for _, name := range []string{"hid_tool", "hid_prompt", "hid_res"} {
-			door.Calls[name] = fronttest.Fails(no, gate.Refusal)
+			door.Calls[name] = fronttest.Fails(no, terms.Refusal)
 		}
 		s := newServer(t, fronttest.Hello(), nil)
 		s.door = door
 		schema := json.RawMessage(`{"type":"object"}`)
-		if err := s.SetTools([]*gate.Tool{tool("hid_tool", gate.Hints{}),
+		if err := s.SetTools([]*terms.Tool{tool("hid_tool", terms.Hints{}),
 			{Kind: "prompt", Name: "hid_prompt", InputSchema: schema},
 			{Kind: "resource", Name: "hid_res", URI: "x://hid_res", InputSchema: schema},
 		}); err != nil {
@@ -154,8 +155,8 @@ func TestHiddenAndMissingCannotBeToldApart(t *testing.T) {
 // visibleDoor hides everything that begins with hid_.
 type visibleDoor struct{ fronttest.Door }
 
-func (d *visibleDoor) Visible(_ context.Context, _ gate.Principal, _ string, t *gate.Tool,
-	_ gate.Targets) bool {
+func (d *visibleDoor) Visible(_ context.Context, _ terms.Principal, _ string, t *terms.Tool,
+	_ terms.Targets) bool {
 	return !strings.HasPrefix(t.Name, "hid_")
 }
 

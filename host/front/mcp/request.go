@@ -3,7 +3,7 @@ package mcp
 import (
 	"sync"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -11,7 +11,7 @@ import (
 // request is a call of a tool, a resource or a prompt. Key is what the client calls it.
 type request struct {
 	who  Caller
-	tool *gate.Tool
+	tool *terms.Tool
 	key  string
 	args []byte
 	from string // traceparent
@@ -22,7 +22,7 @@ type request struct {
 
 // answer is how a call ended. Stopped is why its context ended before the call did.
 type answer struct {
-	gate.Answer
+	terms.Answer
 	stopped error
 }
 

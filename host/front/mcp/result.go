@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -17,15 +17,15 @@ import (
 // summary is how a call ended, for programs: the _meta of its result under io.caponier/call. It
 // has codes and ids; the sentences stand once, in the text.
 type summary struct {
-	Outcome       gate.Outcome `json:"outcome"`
-	CallID        string       `json:"call_id"`
-	Tier          string       `json:"tier,omitempty"`
-	Refused       []refusal    `json:"refused"`
-	ApprovalID    string       `json:"approval_id,omitempty"`
-	Error         *toolError   `json:"error,omitempty"`
-	JournalFailed bool         `json:"journal_failed,omitempty"`
-	Untrusted     bool         `json:"untrusted,omitempty"` // the content is a plugin's
-	Truncated     bool         `json:"truncated,omitempty"`
+	Outcome       terms.Outcome `json:"outcome"`
+	CallID        string        `json:"call_id"`
+	Tier          string        `json:"tier,omitempty"`
+	Refused       []refusal     `json:"refused"`
+	ApprovalID    string        `json:"approval_id,omitempty"`
+	Error         *toolError    `json:"error,omitempty"`
+	JournalFailed bool          `json:"journal_failed,omitempty"`
+	Untrusted     bool          `json:"untrusted,omitempty"` // the content is a plugin's
+	Truncated     bool          `json:"truncated,omitempty"`
 }
 
 type refusal struct {
@@ -43,7 +43,7 @@ const (
 	metaPlan = "io.caponier/plan"
 )
 
-func summaries(refused []*gate.Refused) []refusal {
+func summaries(refused []*terms.Refused) []refusal {
 	list := []refusal{}
 	for _, r := range refused {
 		deny := []string{}
@@ -100,14 +100,14 @@ func (s *Server) result(r *request, a answer) *result {
 	}
 	if err == nil {
 		if sum.Untrusted, sum.Error = true, res.out.failed; sum.Error != nil &&
-			sum.Outcome == gate.Succeeded { // the gate could not know
-			sum.Outcome = gate.Failed
+			sum.Outcome == terms.Succeeded { // the gate could not know
+			sum.Outcome = terms.Failed
 		}
 	}
 	if err != nil {
 		res.out, res.CallToolResult = nil, mcp.CallToolResult{}
 		s.explain(r.tool, err, a.stopped, &sum)
-		no, bad := (*gate.Refused)(nil), (*gate.InvalidArguments)(nil)
+		no, bad := (*terms.Refused)(nil), (*terms.InvalidArguments)(nil)
 		res.hidden = (errors.As(err, &no) || errors.As(err, &bad)) &&
 			!s.sees(context.WithoutCancel(r.who.Gone), r.who, r.tool)
 	}
@@ -128,7 +128,7 @@ func (s *Server) result(r *request, a answer) *result {
 			res.out.total))
 	}
 	res.refused(a.Refused, said)
-	if a.Outcome == gate.Unknown {
+	if a.Outcome == terms.Unknown {
 		res.say("The outcome is unknown: it may have happened, or may still be happening. Check " +
 			"the state before you repeat it.")
 	}
@@ -147,7 +147,7 @@ func (s *Server) result(r *request, a answer) *result {
 }
 
 // refused explains the parts of a call that were refused, but for the decisions that were told.
-func (r *result) refused(refused []*gate.Refused, told map[string]bool) {
+func (r *result) refused(refused []*terms.Refused, told map[string]bool) {
 	for i, no := range refused {
 		if i == maxRefusals {
 			r.say(fmt.Sprintf("%d more parts of this call were refused.", len(refused)-i))
@@ -160,7 +160,7 @@ func (r *result) refused(refused []*gate.Refused, told map[string]bool) {
 }
 
 // planned puts a plan in front of what the tool said in its dry run.
-func (r *result) planned(p gate.Plan) {
+func (r *result) planned(p terms.Plan) {
 	text := &mcp.TextContent{Text: "Nothing of this was done:\n" + p.Text()}
 	r.Content = append([]mcp.Content{text}, r.Content...)
 	r.Meta[metaPlan] = p
@@ -176,7 +176,7 @@ const (
 )
 
 // refusalText says what was refused, which checks and reasons did it, and what would work.
-func refusalText(r *gate.Refused) string {
+func refusalText(r *terms.Refused) string {
 	what := "Refused by policy"
 	if r.Op != "" {
 		what = "Operation " + r.Op + " refused by policy"
@@ -199,7 +199,7 @@ func refusalText(r *gate.Refused) string {
 
 // whatNow says what can be done about a refusal. It does not suggest other arguments, a retry or
 // an approval where these cannot help.
-func whatNow(r *gate.Refused) string {
+func whatNow(r *terms.Refused) string {
 	has := func(ids ...string) bool {
 		return slices.ContainsFunc(ids,
 			func(id string) bool { return slices.Contains(r.Failed, id) })
@@ -214,7 +214,7 @@ func whatNow(r *gate.Refused) string {
 	case has("journal.unavailable", "ledger.unavailable", "approval.unavailable", "policy.error",
 		"policy.panic"):
 		return "The host cannot decide for now: no other arguments help. Tell the operator."
-	case r.Decision.Tier == gate.Black:
+	case r.Decision.Tier == terms.Black:
 		return "Tier black never runs, and no approval changes that. Tell your user."
 	case has("protected"):
 		return "What it touches is protected, and no approval changes that. Tell your user."
@@ -232,15 +232,15 @@ func whatNow(r *gate.Refused) string {
 
 // explain turns why there is no output into words and a code. Errors that are not meant for the
 // client go to the log.
-func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
-	var refused *gate.Refused
-	var invalid *gate.InvalidArguments
-	var waiting *gate.Waiting
-	var broken *gate.PluginError
+func (s *Server) explain(tool *terms.Tool, err, stopped error, sum *summary) {
+	var refused *terms.Refused
+	var invalid *terms.InvalidArguments
+	var waiting *terms.Waiting
+	var broken *terms.PluginError
 	e := &toolError{}
 	switch {
 	case errors.As(err, &refused):
-		sum.Refused = append(summaries([]*gate.Refused{refused}), sum.Refused...)
+		sum.Refused = append(summaries([]*terms.Refused{refused}), sum.Refused...)
 		e.Code, e.message = "refused", refusalText(refused)
 		e.suggestion = "Nothing was executed."
 	case errors.As(err, &invalid):
@@ -276,8 +276,8 @@ func (s *Server) explain(tool *gate.Tool, err, stopped error, sum *summary) {
 		e.Code, e.message = "internal", "the host could not do this"
 		e.suggestion = "Its log has the cause, under this call's id."
 	}
-	if sum.Outcome == gate.Succeeded { // the gate could not know
-		sum.Outcome = gate.Failed
+	if sum.Outcome == terms.Succeeded { // the gate could not know
+		sum.Outcome = terms.Failed
 	}
 	e.message = cut(e.message, s.opts.MaxChars)
 	e.suggestion = plaintext.Clean(e.suggestion)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -103,9 +103,9 @@ func (canAsk) ClientCapabilities() *mcp.ClientCapabilities {
 // A caller for whose question there is no room is as one whose client cannot ask.
 func TestWithoutRoomForAQuestionTheClientIsNotAsked(t *testing.T) {
 	s := newServer(t, helloDoor(), nil)
-	who := Caller{Principal: gate.Principal{ID: "carl", Auth: "config"}}
+	who := Caller{Principal: terms.Principal{ID: "carl", Auth: "config"}}
 	ask := func() *user {
-		return must(s.user(t.Context(), canAsk{}, who, tool("hello", gate.Hints{}), nil, "", nil))
+		return must(s.user(t.Context(), canAsk{}, who, tool("hello", terms.Hints{}), nil, "", nil))
 	}
 	if !ask().can {
 		t.Fatal("a client with room cannot be asked")
@@ -123,14 +123,14 @@ func TestWithoutRoomForAQuestionTheClientIsNotAsked(t *testing.T) {
 // What was answered stays on the host until the call comes again, so it must be small.
 func TestLongAnswersAreRefused(t *testing.T) {
 	s := newServer(t, helloDoor(), nil)
-	who := Caller{Principal: gate.Principal{ID: "carl", Auth: "config"}}
-	u := must(s.user(t.Context(), canAsk{}, who, tool("hello", gate.Hints{}), nil, "", nil))
+	who := Caller{Principal: terms.Principal{ID: "carl", Auth: "config"}}
+	u := must(s.user(t.Context(), canAsk{}, who, tool("hello", terms.Hints{}), nil, "", nil))
 	u.answers["before"] = said{"accept", map[string]any{"name": strings.Repeat("x", maxAnswers)}}
 	if _, err := u.Ask(abi.Ask{Key: "a", Message: "who?",
-		Schema: nameForm}); err != gate.ErrPending {
+		Schema: nameForm}); err != terms.ErrPending {
 		t.Fatal(err)
 	}
-	a := answer{Answer: gate.Answer{Output: gate.Output{Code: 1}}}
+	a := answer{Answer: terms.Answer{Output: terms.Output{Code: 1}}}
 	res := &result{out: &output{}}
 	if err := s.questions(t.Context(), u, a, res); err == nil ||
 		!strings.Contains(err.Error(), "over the limit") {

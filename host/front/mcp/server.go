@@ -13,6 +13,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/fair"
 	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,9 +21,9 @@ import (
 
 // Door is what the server needs of the gate. Its methods must be safe for concurrent use.
 type Door interface {
-	Call(context.Context, gate.Request) gate.Answer
-	Visible(ctx context.Context, p gate.Principal, source string, t *gate.Tool,
-		on gate.Targets) bool
+	Call(context.Context, gate.Request) terms.Answer
+	Visible(ctx context.Context, p terms.Principal, source string, t *terms.Tool,
+		on terms.Targets) bool
 }
 
 var _ Door = (*gate.Door)(nil)
@@ -64,7 +65,7 @@ func IgnoreBrokenPipe() { signal.Ignore(syscall.SIGPIPE) }
 
 // Caller is the sender of one request. The transport sets it, never the client.
 type Caller struct {
-	gate.Principal
+	terms.Principal
 	Source string          // stdio | http
 	Gone   context.Context // ends when an answer can no longer reach the client
 	// reports whether the caller would still be admitted; nil means always
@@ -103,14 +104,14 @@ type offerKey struct{ kind, key string }
 // offered is one of them with its description for clients. Wire is that as JSON, which tells
 // whether a new one differs.
 type offered struct {
-	*gate.Tool
+	*terms.Tool
 	face any // *mcp.Tool, *mcp.Resource, *mcp.ResourceTemplate or *mcp.Prompt
 	wire []byte
 	// the input schema without an optional confirmation argument; nil where there is none
 	unconfirmed json.RawMessage
 }
 
-func keyOf(t *gate.Tool) offerKey {
+func keyOf(t *terms.Tool) offerKey {
 	if t.Kind == "resource" {
 		return offerKey{t.Kind, t.URI}
 	}
@@ -124,10 +125,10 @@ func (s *Server) offered() offers {
 }
 
 // find returns the tool, resource or prompt as it is now, or nil.
-func (s *Server) find(kind, key string) *gate.Tool { return s.offered()[offerKey{kind, key}].Tool }
+func (s *Server) find(kind, key string) *terms.Tool { return s.offered()[offerKey{kind, key}].Tool }
 
 // resource returns the resource that a URI names. A URI that matches several templates names none.
-func (s *Server) resource(uri string) (t *gate.Tool, args map[string]any) {
+func (s *Server) resource(uri string) (t *terms.Tool, args map[string]any) {
 	if t = s.find("resource", uri); t != nil && t.Match == nil {
 		return t, nil
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -43,8 +43,8 @@ func TestARoundOfOneHostIsTakenOnAnother(t *testing.T) {
 	all := &hosts{rows: map[string][]byte{}}
 	a, b := newServer(t, helloDoor(), nil), newServer(t, helloDoor(), nil)
 	a.opts.Rounds, b.opts.Rounds = all, all
-	anna := Caller{Principal: gate.Principal{ID: "anna", Auth: "token"}}
-	hello, args := tool("hello", gate.Hints{}), []byte(`{"secret":1}`)
+	anna := Caller{Principal: terms.Principal{ID: "anna", Auth: "token"}}
+	hello, args := tool("hello", terms.Hints{}), []byte(`{"secret":1}`)
 	u := must(a.user(t.Context(), canAsk{}, anna, hello, args, "", nil))
 	u.answers["before"] = said{"accept", map[string]any{"name": "hidden"}}
 	next := u.call
@@ -69,7 +69,7 @@ func TestARoundOfOneHostIsTakenOnAnother(t *testing.T) {
 	if err := take(anna, args, state); err != nil {
 		t.Errorf("on another host: %v", err)
 	}
-	other := Caller{Principal: gate.Principal{ID: "bert", Auth: "token"}}
+	other := Caller{Principal: terms.Principal{ID: "bert", Auth: "token"}}
 	flip := func() { // somebody with the database changes the row
 		for _, row := range all.rows {
 			row[0]++

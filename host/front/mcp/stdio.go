@@ -149,7 +149,7 @@ func (t *lines) next() (jsonrpc.Message, error) {
 		}
 		env, bad := ReadEnvelope(raw)
 		if bad == nil {
-			msg, err := env.Message(raw)
+			msg, err := env.message(raw)
 			if err == nil {
 				return msg, nil
 			}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"go.uber.org/goleak"
 )
 
@@ -39,26 +40,26 @@ func TestMain(m *testing.M) {
 // leaves a file.
 func serveStdio(ended string) int {
 	o := Options{
-		Principal: gate.Principal{ID: "p", Auth: "config"},
+		Principal: terms.Principal{ID: "p", Auth: "config"},
 		KeepAlive: 20 * time.Millisecond,
 	}
 	s, err := New(
 		o,
 		&fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) gate.Answer{
-				"wait": func(ctx context.Context, _ gate.Request) gate.Answer {
+			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+				"wait": func(ctx context.Context, _ gate.Request) terms.Answer {
 					<-ctx.Done()
 					time.Sleep(100 * time.Millisecond) // cleaning up on the node
 					if err := os.WriteFile(ended, nil, 0o600); err != nil {
 						panic(err)
 					}
-					return gate.Answer{CallID: "C1", Outcome: gate.Unknown, Err: ctx.Err()}
+					return terms.Answer{CallID: "C1", Outcome: terms.Unknown, Err: ctx.Err()}
 				},
 			},
 		},
 	)
 	if err == nil {
-		err = s.SetTools([]*gate.Tool{tool("wait", gate.Hints{})})
+		err = s.SetTools([]*terms.Tool{tool("wait", terms.Hints{})})
 	}
 	if err == nil {
 		err = s.Stdio(context.Background())
@@ -112,10 +113,10 @@ func TestOnlyTheFirstRequestIsAnsweredBeforeTheDoorIsOpen(t *testing.T) {
 		in, client := io.Pipe()
 		answers, out := io.Pipe()
 		ready := make(chan struct{})
-		s, err := New(Options{Principal: gate.Principal{ID: "p", Auth: "config"}, Ready: ready,
+		s, err := New(Options{Principal: terms.Principal{ID: "p", Auth: "config"}, Ready: ready,
 			Stdin: in, Stdout: out}, &fakeDoor{})
 		if err == nil {
-			err = s.SetTools([]*gate.Tool{tool("look", gate.Hints{})})
+			err = s.SetTools([]*terms.Tool{tool("look", terms.Hints{})})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const manyLines = 25_000 // characters that a result may have, as by default
@@ -52,9 +52,9 @@ func TestATruncatedResultIsTrue(t *testing.T) {
 			true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := ended(s, tool("exec", gate.Hints{}), gate.Answer{CallID: "C1",
-				Outcome: gate.Succeeded, Tier: gate.Green,
-				Output: gate.Output{JSON: []byte(execOutput(c.stdout, c.stderr, c.exit))}})
+			r := ended(s, tool("exec", terms.Hints{}), terms.Answer{CallID: "C1",
+				Outcome: terms.Succeeded, Tier: terms.Green,
+				Output: terms.Output{JSON: []byte(execOutput(c.stdout, c.stderr, c.exit))}})
 			if r.IsError || r.StructuredContent != nil {
 				t.Fatalf("isError %v, structured %v", r.IsError, r.StructuredContent)
 			}
@@ -107,27 +107,27 @@ func TestALongOutputIsInEachFormOnce(t *testing.T) {
 		marks[text] = long
 		return text
 	}
-	typed := tool("typed", gate.Hints{})
+	typed := tool("typed", terms.Hints{})
 	typed.OutputSchema = json.RawMessage(`{"type":"object"}`)
 	s := newServer(t, helloDoor(), nil)
 	for name, c := range map[string]struct {
-		tool *gate.Tool
+		tool *terms.Tool
 		out  string
 	}{
-		"text that has the value's string": {tool("a", gate.Hints{}), out(
+		"text that has the value's string": {tool("a", terms.Hints{}), out(
 			`{"structured":{"stdout":"LONG","n":1},"content":[{"type":"text","text":"it says ` +
 				`LONG"}]}`)},
-		"a value alone": {tool("a", gate.Hints{}), out(`{"structured":{"stdout":"LONG"}}`)},
-		"a text alone": {tool("a", gate.Hints{}),
+		"a value alone": {tool("a", terms.Hints{}), out(`{"structured":{"stdout":"LONG"}}`)},
+		"a text alone": {tool("a", terms.Hints{}),
 			out(`{"content":[{"type":"text","text":"LONG"}]}`)},
-		"text that is the value's JSON": {tool("a", gate.Hints{}), out(
+		"text that is the value's JSON": {tool("a", terms.Hints{}), out(
 			`{"structured":{"a":"LONG"},"content":[{"type":"text","text":"{\"a\":\"LONG\"}"}]}`)},
 		"a schema": {typed, out(
 			`{"structured":{"stdout":"LONG","n":1},"content":[{"type":"text","text":"LONG"}]}`)},
 		"a schema, without a text": {typed, out(`{"structured":{"stdout":"LONG","n":1}}`)},
 	} {
-		r := ended(s, c.tool, gate.Answer{CallID: "C1", Outcome: gate.Succeeded,
-			Output: gate.Output{JSON: []byte(c.out)}})
+		r := ended(s, c.tool, terms.Answer{CallID: "C1", Outcome: terms.Succeeded,
+			Output: terms.Output{JSON: []byte(c.out)}})
 		if said := text(&r.CallToolResult); strings.Count(said, "NEEDLE") != 1 {
 			t.Errorf("%s: the text has it %d times: %.300s", name, strings.Count(said, "NEEDLE"),
 				said)
@@ -282,12 +282,12 @@ func TestALongListLosesItsMiddle(t *testing.T) {
 	out := must(json.Marshal(map[string]any{"structured": map[string]any{"guests": list,
 		"n": 20_000}}))
 	for _, typed := range []bool{false, true} {
-		tl := tool("list", gate.Hints{})
+		tl := tool("list", terms.Hints{})
 		if typed {
 			tl.OutputSchema = json.RawMessage(`{"type":"object"}`)
 		}
-		r := ended(newServer(t, helloDoor(), nil), tl, gate.Answer{CallID: "C1",
-			Outcome: gate.Succeeded, Output: gate.Output{JSON: out}})
+		r := ended(newServer(t, helloDoor(), nil), tl, terms.Answer{CallID: "C1",
+			Outcome: terms.Succeeded, Output: terms.Output{JSON: out}})
 		var v struct {
 			Guests []struct{ VMID int }
 			N      int

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // sees reports whether policy shows the tool, resource or prompt to the caller.
-func (s *Server) sees(ctx context.Context, who Caller, t *gate.Tool) bool {
-	return s.door.Visible(ctx, who.Principal, who.Source, t, gate.Targets{})
+func (s *Server) sees(ctx context.Context, who Caller, t *terms.Tool) bool {
+	return s.door.Visible(ctx, who.Principal, who.Source, t, terms.Targets{})
 }
 
 // HasGrant reports whether policy shows the caller anything at all.
@@ -63,7 +63,7 @@ func (s *Server) visibleTools(ctx context.Context, who Caller, all []*mcp.Tool) 
 
 // repeats reports whether the caller sees the tool that t is an alias of, in the same tier or a
 // lower one, so that a list with both would have two tools for one job.
-func (s *Server) repeats(ctx context.Context, who Caller, t *gate.Tool, tier gate.Tier) bool {
+func (s *Server) repeats(ctx context.Context, who Caller, t *terms.Tool, tier terms.Tier) bool {
 	if t.AliasOf == "" || s.opts.Lists(t) {
 		return false
 	}
@@ -72,17 +72,17 @@ func (s *Server) repeats(ctx context.Context, who Caller, t *gate.Tool, tier gat
 		return false
 	}
 	of := s.opts.Listing(ctx, who.Principal, other).Tier
-	return of != gate.NoTier && of <= tier
+	return of != terms.NoTier && of <= tier
 }
 
 // tells says the tier of a tool as the caller's policy has it, and how a red call is approved. The
 // tier of a call can be higher: it depends on what the call acts on.
-func tells(t *gate.Tool, listing gate.Decision) string {
+func tells(t *terms.Tool, listing terms.Decision) string {
 	text := "Tier " + listing.Tier.String()
 	switch o := listing.Obligations; {
-	case listing.Tier == gate.NoTier:
+	case listing.Tier == terms.NoTier:
 		return "Tier unknown: policy did not answer."
-	case listing.Tier != gate.Red:
+	case listing.Tier != terms.Red:
 	case o.Argument && t.Confirm != "":
 		text += ": set " + t.Confirm
 	case slices.Contains(o.Channels, "client"), len(o.Channels) > 0 && len(o.Approvers) > 0:
@@ -96,10 +96,10 @@ func tells(t *gate.Tool, listing gate.Decision) string {
 // annotations describe a tool by its tier. It is read-only only if policy and the tool agree, and
 // never harmless by the tool's hints alone. All four are always set, since MCP reads an absent
 // destructiveHint or openWorldHint as true.
-func annotations(t *gate.Tool, tier gate.Tier) *mcp.ToolAnnotations {
-	readOnly := tier == gate.Green && t.Hints.ReadOnly && !t.Hints.Destructive
+func annotations(t *terms.Tool, tier terms.Tier) *mcp.ToolAnnotations {
+	readOnly := tier == terms.Green && t.Hints.ReadOnly && !t.Hints.Destructive
 	// no tier ranks above black
-	destructive := t.Hints.Destructive || (tier != gate.Green && tier != gate.Yellow)
+	destructive := t.Hints.Destructive || (tier != terms.Green && tier != terms.Yellow)
 	return &mcp.ToolAnnotations{ReadOnlyHint: readOnly, DestructiveHint: &destructive,
 		IdempotentHint: readOnly || t.Hints.Idempotent, OpenWorldHint: &t.Hints.OpenWorld}
 }

@@ -6,26 +6,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 func TestAnnotationsTrustNoToolsWord(t *testing.T) {
 	for _, c := range []struct {
-		hints                 gate.Hints
-		tier                  gate.Tier
+		hints                 terms.Hints
+		tier                  terms.Tier
 		readOnly, destructive bool
 	}{
-		{gate.Hints{ReadOnly: true}, gate.Green, true, false},
-		{gate.Hints{ReadOnly: true}, gate.Yellow, false, false},
-		{gate.Hints{ReadOnly: true}, gate.Red, false, true},
-		{gate.Hints{ReadOnly: true}, gate.Black, false, true},
-		{gate.Hints{ReadOnly: true}, gate.NoTier, false, true},
-		{gate.Hints{ReadOnly: true, Destructive: true}, gate.Green, false, true},
-		{gate.Hints{}, gate.Green, false, false},
-		{gate.Hints{Destructive: true}, gate.Yellow, false, true},
+		{terms.Hints{ReadOnly: true}, terms.Green, true, false},
+		{terms.Hints{ReadOnly: true}, terms.Yellow, false, false},
+		{terms.Hints{ReadOnly: true}, terms.Red, false, true},
+		{terms.Hints{ReadOnly: true}, terms.Black, false, true},
+		{terms.Hints{ReadOnly: true}, terms.NoTier, false, true},
+		{terms.Hints{ReadOnly: true, Destructive: true}, terms.Green, false, true},
+		{terms.Hints{}, terms.Green, false, false},
+		{terms.Hints{Destructive: true}, terms.Yellow, false, true},
 	} {
-		a := annotations(&gate.Tool{Hints: c.hints}, c.tier)
+		a := annotations(&terms.Tool{Hints: c.hints}, c.tier)
 		if a.ReadOnlyHint != c.readOnly || *a.DestructiveHint != c.destructive ||
 			a.OpenWorldHint == nil {
 			t.Errorf("%+v in %v: %+v, destructive %v", c.hints, c.tier, a, *a.DestructiveHint)
@@ -34,18 +34,18 @@ func TestAnnotationsTrustNoToolsWord(t *testing.T) {
 }
 
 func TestADescriptionSaysTheTierAndWhoApproves(t *testing.T) {
-	people := gate.Obligations{Channels: []string{"cli"}, Approvers: []string{"*"}}
-	for want, d := range map[string]gate.Decision{
-		"Tier green.":                            {Tier: gate.Green, Obligations: people},
-		"Tier yellow.":                           {Tier: gate.Yellow, Obligations: people},
-		"Tier red: a person approves each call.": {Tier: gate.Red, Obligations: people},
-		"Tier red: set confirmed.": {Tier: gate.Red,
-			Obligations: gate.Obligations{Argument: true}},
-		"Tier red: refused, since nobody can approve it.": {Tier: gate.Red},
-		"Tier black.":                          {Tier: gate.Black, Obligations: people},
+	people := terms.Obligations{Channels: []string{"cli"}, Approvers: []string{"*"}}
+	for want, d := range map[string]terms.Decision{
+		"Tier green.":                            {Tier: terms.Green, Obligations: people},
+		"Tier yellow.":                           {Tier: terms.Yellow, Obligations: people},
+		"Tier red: a person approves each call.": {Tier: terms.Red, Obligations: people},
+		"Tier red: set confirmed.": {Tier: terms.Red,
+			Obligations: terms.Obligations{Argument: true}},
+		"Tier red: refused, since nobody can approve it.": {Tier: terms.Red},
+		"Tier black.":                          {Tier: terms.Black, Obligations: people},
 		"Tier unknown: policy did not answer.": {Obligations: people},
 	} {
-		if got := tells(&gate.Tool{Confirm: "confirmed"}, d); got != want {
+		if got := tells(&terms.Tool{Confirm: "confirmed"}, d); got != want {
 			t.Errorf("%+v: %q, want %q", d, got, want)
 		}
 	}
@@ -54,14 +54,14 @@ func TestADescriptionSaysTheTierAndWhoApproves(t *testing.T) {
 		can                 bool
 	}{{[]string{"web"}, nil, false}, {nil, []string{"*"}, false}, {[]string{"client"}, nil, true},
 		{[]string{"web"}, []string{"ann"}, true}} {
-		got := tells(&gate.Tool{}, gate.Decision{Tier: gate.Red,
-			Obligations: gate.Obligations{Channels: c.channels, Approvers: c.approvers}})
+		got := tells(&terms.Tool{}, terms.Decision{Tier: terms.Red,
+			Obligations: terms.Obligations{Channels: c.channels, Approvers: c.approvers}})
 		if strings.Contains(got, "a person approves") != c.can {
 			t.Errorf("channels %v, approvers %v: %q", c.channels, c.approvers, got)
 		}
 	}
-	d := gate.Decision{Tier: gate.Red, Obligations: gate.Obligations{Argument: true}}
-	if got := tells(&gate.Tool{}, d); got != "Tier red: refused, since nobody can approve it." {
+	d := terms.Decision{Tier: terms.Red, Obligations: terms.Obligations{Argument: true}}
+	if got := tells(&terms.Tool{}, d); got != "Tier red: refused, since nobody can approve it." {
 		t.Errorf("a tool without a confirmation argument: %q", got)
 	}
 }
@@ -83,17 +83,17 @@ func list(t *testing.T, s *Server) map[string]*mcp.Tool {
 func TestAnAliasIsListedUnlessTheOtherToolIsThereForTheCaller(t *testing.T) {
 	for claim, c := range map[string]struct {
 		of       string
-		tier     map[string]gate.Tier
+		tier     map[string]terms.Tier
 		lists    bool
 		isListed bool
 	}{
 		"left out beside the other": {of: "hello"},
 		"left out beside a lower tier": {of: "hello",
-			tier: map[string]gate.Tier{"x": gate.Red}},
+			tier: map[string]terms.Tier{"x": terms.Red}},
 		"listed if its own tier is lower": {of: "hello",
-			tier: map[string]gate.Tier{"hello": gate.Red}, isListed: true},
+			tier: map[string]terms.Tier{"hello": terms.Red}, isListed: true},
 		"listed if policy has no answer": {of: "hello",
-			tier: map[string]gate.Tier{"hello": gate.NoTier}, isListed: true},
+			tier: map[string]terms.Tier{"hello": terms.NoTier}, isListed: true},
 		"listed if the other is not there": {of: "nowhere", isListed: true},
 		"listed if the other is hidden":    {of: "hidden", isListed: true},
 		"listed if the other is an alias":  {of: "alias", isListed: true},
@@ -103,12 +103,13 @@ func TestAnAliasIsListedUnlessTheOtherToolIsThereForTheCaller(t *testing.T) {
 			door := helloDoor()
 			door.Calls["x"], door.Calls["alias"] = door.Calls["hello"], door.Calls["hello"]
 			s := newServer(t, door, func(o *Options) {
-				o.Lists = func(*gate.Tool) bool { return c.lists }
-				o.Listing = func(_ context.Context, _ gate.Principal, t *gate.Tool) gate.Decision {
+				o.Lists = func(*terms.Tool) bool { return c.lists }
+				o.Listing = func(_ context.Context, _ terms.Principal,
+					t *terms.Tool) terms.Decision {
 					if tier, has := c.tier[t.Name]; has {
-						return gate.Decision{Tier: tier}
+						return terms.Decision{Tier: tier}
 					}
-					return gate.Decision{Tier: gate.Yellow}
+					return terms.Decision{Tier: terms.Yellow}
 				}
 			})
 			tools := door.Tools()
@@ -145,14 +146,14 @@ func TestTheConfirmationIsListedOnlyWhereItCounts(t *testing.T) {
 	}{{optional, false, false}, {optional, true, true}, {needed, false, true}, {needed, true,
 		true}} {
 		s := newServer(t, helloDoor(), func(o *Options) {
-			o.Listing = func(context.Context, gate.Principal, *gate.Tool) gate.Decision {
-				return gate.Decision{Tier: gate.Red,
-					Obligations: gate.Obligations{Argument: c.argument}}
+			o.Listing = func(context.Context, terms.Principal, *terms.Tool) terms.Decision {
+				return terms.Decision{Tier: terms.Red,
+					Obligations: terms.Obligations{Argument: c.argument}}
 			}
 		})
-		x := tool("hello", gate.Hints{})
+		x := tool("hello", terms.Hints{})
 		x.InputSchema, x.Confirm = json.RawMessage(c.schema), "yes"
-		if err := s.SetTools([]*gate.Tool{x}); err != nil {
+		if err := s.SetTools([]*terms.Tool{x}); err != nil {
 			t.Fatal(err)
 		}
 		text, _ := json.Marshal(list(t, s)["hello"].InputSchema)
@@ -165,24 +166,24 @@ func TestTheConfirmationIsListedOnlyWhereItCounts(t *testing.T) {
 func TestToolsThatCannotBeOfferedAreNamed(t *testing.T) {
 	noSchema, badName, list := tool(
 		"a",
-		gate.Hints{},
+		terms.Hints{},
 	), tool(
 		"a b",
-		gate.Hints{},
+		terms.Hints{},
 	), tool(
 		"a",
-		gate.Hints{},
+		terms.Hints{},
 	)
 	noSchema.InputSchema = nil
 	list.InputSchema = json.RawMessage(`{"type":"array"}`)
 	for _, c := range []struct {
 		says  string
-		tools []*gate.Tool
+		tools []*terms.Tool
 	}{
-		{"missing input schema", []*gate.Tool{noSchema}},
-		{"the name must be", []*gate.Tool{badName}},
-		{"fixture has it too", []*gate.Tool{tool("a", gate.Hints{}), tool("a", gate.Hints{})}},
-		{`type "object"`, []*gate.Tool{list}},
+		{"missing input schema", []*terms.Tool{noSchema}},
+		{"the name must be", []*terms.Tool{badName}},
+		{"fixture has it too", []*terms.Tool{tool("a", terms.Hints{}), tool("a", terms.Hints{})}},
+		{`type "object"`, []*terms.Tool{list}},
 	} {
 		s := newServer(t, helloDoor(), nil)
 		if err := s.SetTools(c.tools); err == nil || !strings.Contains(err.Error(), c.says) {

@@ -11,7 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/caponier-mcp/caponier/host/front/fronttest"
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 type fakeDoor = fronttest.Door
@@ -26,7 +26,7 @@ const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"pro
 
 func newServer(t *testing.T, door *fakeDoor, change func(*Options)) *Server {
 	t.Helper()
-	o := Options{OutputSchemas: true, Principal: gate.Principal{ID: "local", Auth: "config"},
+	o := Options{OutputSchemas: true, Principal: terms.Principal{ID: "local", Auth: "config"},
 		Log: slog.New(slog.NewTextHandler(fronttest.NewWriter(t), nil))}
 	if change != nil {
 		change(&o)
@@ -64,8 +64,8 @@ func overStdio(t *testing.T, s *Server, o *mcp.ClientOptions) *mcp.ClientSession
 }
 
 // ended converts how a call of the tool ended.
-func ended(s *Server, t *gate.Tool, a gate.Answer) *result {
-	who := Caller{Principal: gate.Principal{ID: "local"}, Gone: context.Background()}
+func ended(s *Server, t *terms.Tool, a terms.Answer) *result {
+	who := Caller{Principal: terms.Principal{ID: "local"}, Gone: context.Background()}
 	return s.result(&request{who: who, tool: t}, answer{Answer: a})
 }
 

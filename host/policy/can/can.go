@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -33,10 +33,10 @@ type Who struct {
 // World is what calls could be about.
 type World struct {
 	Who    []Who
-	Tools  []*gate.Tool
-	Nodes  []gate.Node
-	On     []string              // names of the nodes that are asked about; nil for all
-	Guests map[string]gate.Guest // by VMID; one without a kind may be on any node
+	Tools  []*terms.Tool
+	Nodes  []terms.Node
+	On     []string               // names of the nodes that are asked about; nil for all
+	Guests map[string]terms.Guest // by VMID; one without a kind may be on any node
 	Time   time.Time
 }
 
@@ -52,19 +52,19 @@ const (
 // Cell is the answer to one call.
 type Cell struct {
 	Who
-	Tool   string        `json:"tool"`
-	Node   string        `json:"node"`  // "" for a call that names none
-	Guest  string        `json:"guest"` // "" for a call that names none
-	Like   string        `json:"like"`  // what that is known by: its tags, pool, name, node
-	Can    string        `json:"can"`   // yes | approval | argument | depends | no
-	Tier   string        `json:"tier"`
-	Failed []string      `json:"failed"` // ids of the checks that do not hold
-	Why    []gate.Reason `json:"why"`
-	Needs  []string      `json:"needs"`  // kinds of targets that decide what is left
-	By     []string      `json:"by"`     // who may approve it, and on which channels
-	Cannot []string      `json:"cannot"` // commands that the tool runs, and would be refused
-	Held   string        `json:"held"`   // what else the roles that grant it list, "" for nothing
-	Shut   bool          `json:"shut"`   // refused at this time, and not at another
+	Tool   string         `json:"tool"`
+	Node   string         `json:"node"`  // "" for a call that names none
+	Guest  string         `json:"guest"` // "" for a call that names none
+	Like   string         `json:"like"`  // what that is known by: its tags, pool, name, node
+	Can    string         `json:"can"`   // yes | approval | argument | depends | no
+	Tier   string         `json:"tier"`
+	Failed []string       `json:"failed"` // ids of the checks that do not hold
+	Why    []terms.Reason `json:"why"`
+	Needs  []string       `json:"needs"`  // kinds of targets that decide what is left
+	By     []string       `json:"by"`     // who may approve it, and on which channels
+	Cannot []string       `json:"cannot"` // commands that the tool runs, and would be refused
+	Held   string         `json:"held"`   // what else the roles that grant it list, "" for nothing
+	Shut   bool           `json:"shut"`   // refused at this time, and not at another
 	by     []held
 }
 
@@ -106,12 +106,12 @@ func Of(ctx context.Context, r *policy.Rules, w World) ([]Cell, error) {
 // asked is a cell with its tool.
 type asked struct {
 	Cell
-	tool *gate.Tool
+	tool *terms.Tool
 }
 
 func (w World) cells() (all []asked, err error) {
 	guests := slices.SortedFunc(maps.Keys(w.Guests), byNumber)
-	tools := slices.SortedFunc(slices.Values(w.Tools), func(a, b *gate.Tool) int {
+	tools := slices.SortedFunc(slices.Values(w.Tools), func(a, b *terms.Tool) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	for _, who := range w.Who {
@@ -157,13 +157,13 @@ func (w World) there(id, node string) bool {
 	return id == "" || node == "" || on == "" || on == cluster(node)
 }
 
-func takes(t *gate.Tool, target string) bool {
-	return slices.ContainsFunc(t.Params, func(p gate.Param) bool { return p.Target == target })
+func takes(t *terms.Tool, target string) bool {
+	return slices.ContainsFunc(t.Params, func(p terms.Param) bool { return p.Target == target })
 }
 
 // nodesOf are the nodes that a call of the tool can name: all, or else the default one where it
 // acts on a node, as the host adds it.
-func (w World) nodesOf(t *gate.Tool) (names []string) {
+func (w World) nodesOf(t *terms.Tool) (names []string) {
 	acts := slices.ContainsFunc(t.Imports, func(name string) bool {
 		op, _ := abi.Lookup(name)
 		return op.OnNode
@@ -187,22 +187,22 @@ func byNumber(a, b string) int {
 
 // ask has the call decided, as it would be if its other arguments were all right.
 func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
-	p := gate.Principal{ID: c.ID, Auth: c.Auth, Roles: []string{}}
+	p := terms.Principal{ID: c.ID, Auth: c.Auth, Roles: []string{}}
 	if c.Role != "" {
 		p.Roles = []string{c.Role}
 	}
 	source := map[string]string{"config": "stdio"}[c.Auth]
-	like := gate.Question{ID: "can", Time: w.Time, Call: &gate.Call{ID: "can", Principal: p,
+	like := terms.Question{ID: "can", Time: w.Time, Call: &terms.Call{ID: "can", Principal: p,
 		Source: cmp.Or(source, "http"), Nodes: w.Nodes}}
-	like.Facts.Counts = gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}
-	on := gate.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{},
+	like.Facts.Counts = terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}
+	on := terms.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{},
 		Hosts: []string{}, Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}
 	if c.Node != "" {
 		on.Nodes = []string{c.Node}
 	}
 	scalars := map[string]any{}
 	if c.Guest != "" {
-		on.VMIDs, like.Facts.Guests = []string{c.Guest}, map[string]gate.Guest{}
+		on.VMIDs, like.Facts.Guests = []string{c.Guest}, map[string]terms.Guest{}
 		if g, known := w.Guests[c.Guest]; known {
 			g.Protection = cmp.Or(g.Protection, "off")
 			like.Facts.Guests[c.Guest] = g
@@ -246,7 +246,7 @@ func (c *asked) ask(ctx context.Context, r *policy.Rules, w World) error {
 }
 
 // answer reads the decision. What only other targets could still decide is left open.
-func (c *asked) answer(d gate.Decision, able []string) {
+func (c *asked) answer(d terms.Decision, able []string) {
 	c.Tier, c.Failed, c.Why, c.Needs = d.Tier.String(), d.Failed, d.Denied, []string{}
 	c.Cannot, c.By = []string{}, []string{}
 	for _, kind := range c.tool.TargetKinds {
@@ -256,7 +256,7 @@ func (c *asked) answer(d gate.Decision, able []string) {
 	}
 	runs := 0
 	for _, command := range slices.Sorted(slices.Values(c.tool.Commands)) {
-		if command != gate.CallersText {
+		if command != terms.CallersText {
 			if runs++; !slices.Contains(able, command) {
 				c.Cannot = append(c.Cannot, command)
 			}
@@ -274,7 +274,7 @@ func (c *asked) answer(d gate.Decision, able []string) {
 		c.Can = No
 	case runs > 0 && len(c.Cannot) == runs:
 		c.refuse("role", "no command that the tool runs may run here")
-	case slices.Contains(d.Failed, "confirmation"), !d.Allow && d.Tier == gate.Red:
+	case slices.Contains(d.Failed, "confirmation"), !d.Allow && d.Tier == terms.Red:
 		c.Can = approval
 	case d.Allow:
 		c.Can = yes
@@ -289,7 +289,7 @@ func (c *asked) answer(d gate.Decision, able []string) {
 		c.Failed = []string{}
 	}
 	if c.Why == nil {
-		c.Why = []gate.Reason{}
+		c.Why = []terms.Reason{}
 	}
 }
 
@@ -299,7 +299,7 @@ func (c *asked) refuse(id, why string) {
 		c.Failed = append(c.Failed, id)
 		slices.Sort(c.Failed)
 	}
-	c.Why = append(c.Why, gate.Reason{ID: id, Msg: why})
+	c.Why = append(c.Why, terms.Reason{ID: id, Msg: why})
 }
 
 // Everybody are the principals that the data of these policies list, in every way of proving who

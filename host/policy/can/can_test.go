@@ -20,21 +20,22 @@ import (
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const root = "../../../"
 
-var nodes = []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root",
+var nodes = []terms.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22, User: "root",
 	Default: true},
 	{Name: "pve2", Cluster: "lab", Host: "127.0.0.2", Port: 22, User: "root"}}
 
-func tools(t *testing.T) []*gate.Tool {
+func tools(t *testing.T) []*terms.Tool {
 	t.Helper()
 	lock, err := plugin.Load(root + "plugins.lock")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(slices.Clone(lock.Tools()), func(t *gate.Tool) bool {
+	return slices.DeleteFunc(slices.Clone(lock.Tools()), func(t *terms.Tool) bool {
 		return t.Plugin.Name != "guests" && t.Plugin.Name != "containers" && t.Plugin.Name != "jq"
 	})
 }
@@ -69,16 +70,16 @@ raised:
   names: {"db-.*": {tier: red}}
 `
 
-func guests() map[string]gate.Guest {
-	g := func(name string, tags ...string) gate.Guest {
-		return gate.Guest{Name: name, Kind: "lxc", Status: "running",
+func guests() map[string]terms.Guest {
+	g := func(name string, tags ...string) terms.Guest {
+		return terms.Guest{Name: name, Kind: "lxc", Status: "running",
 			Tags: append([]string{}, tags...)}
 	}
-	return map[string]gate.Guest{"101": g("web01"), "103": g("mgmt"), "106": g("a"),
+	return map[string]terms.Guest{"101": g("web01"), "103": g("mgmt"), "106": g("a"),
 		"107": g("b", "prod"), "1000": g("db-1")}
 }
 
-func ask(t *testing.T, c *load.Candidate, all []*gate.Tool, who ...Who) []Cell {
+func ask(t *testing.T, c *load.Candidate, all []*terms.Tool, who ...Who) []Cell {
 	t.Helper()
 	if who == nil {
 		who = []Who{{ID: "demo", Auth: "config"}}
@@ -94,21 +95,21 @@ func ask(t *testing.T, c *load.Candidate, all []*gate.Tool, who ...Who) []Cell {
 // The parts of a door that lets calls run that do nothing.
 type parts struct{}
 
-func (parts) Intent(context.Context, gate.Record, bool) error { return nil }
-func (parts) Outcome(context.Context, gate.Record) error      { return nil }
-func (parts) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}, func() {}, nil
+func (parts) Intent(context.Context, terms.Record, bool) error { return nil }
+func (parts) Outcome(context.Context, terms.Record) error      { return nil }
+func (parts) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}, func() {}, nil
 }
-func (parts) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
-func (parts) Run(context.Context, *gate.Running) (gate.Output, error) {
-	return gate.Output{JSON: json.RawMessage("{}")}, nil
+func (parts) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (parts) Run(context.Context, *gate.Running) (terms.Output, error) {
+	return terms.Output{JSON: json.RawMessage("{}")}, nil
 }
 
 // What can says is what the door says to the call itself, with its arguments decoded and its
 // targets found as always.
 func TestCanSaysWhatTheDoorSays(t *testing.T) {
 	all := tools(t)
-	byName := map[string]*gate.Tool{}
+	byName := map[string]*terms.Tool{}
 	for _, tool := range all {
 		byName[tool.Name] = tool
 	}
@@ -119,10 +120,10 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 		door := gate.New(gate.Options{Nodes: nodes, Decider: c.Rules, Journal: parts{},
 			Ledger: parts{}, Lowerer: shell.Lowerer{},
 			Throttle: &fair.Refusals{},
-			Mode:     func(context.Context) gate.Mode { return gate.Mode{} },
-			Guests: func(_ context.Context, _ gate.Question,
-				d gate.Decision) map[string]gate.Guest {
-				facts := map[string]gate.Guest{}
+			Mode:     func(context.Context) terms.Mode { return terms.Mode{} },
+			Guests: func(_ context.Context, _ terms.Question,
+				d terms.Decision) map[string]terms.Guest {
+				facts := map[string]terms.Guest{}
 				for _, id := range d.Guests {
 					facts[id] = guests()[id]
 				}
@@ -144,9 +145,9 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 			}
 			data, _ := json.Marshal(args)
 			a := door.Call(t.Context(), gate.Request{Source: "stdio",
-				Principal: gate.Principal{ID: "demo", Auth: "config"},
+				Principal: terms.Principal{ID: "demo", Auth: "config"},
 				Tool:      tool, Arguments: data})
-			refused, wrong := (*gate.Refused)(nil), (*gate.InvalidArguments)(nil)
+			refused, wrong := (*terms.Refused)(nil), (*terms.InvalidArguments)(nil)
 			errors.As(a.Err, &refused)
 			if errors.As(a.Err, &wrong) || len(cell.Needs) > 0 {
 				continue // the tool needs more than nodes and guests
@@ -282,9 +283,9 @@ func TestTheOrderIsTheSameEachTime(t *testing.T) {
 
 func TestWhatCannotBeAsked(t *testing.T) {
 	c, all := site(t), tools(t)
-	many := map[string]gate.Guest{}
+	many := map[string]terms.Guest{}
 	for i := range maxCells {
-		many[fmt.Sprint(100+i)] = gate.Guest{}
+		many[fmt.Sprint(100+i)] = terms.Guest{}
 	}
 	for why, w := range map[string]World{"more than": {Guests: many},
 		"no such call": {Guests: guests(), On: []string{"pve9"}}} {
@@ -352,11 +353,11 @@ func TestADiffWithoutAListSeesEachKindOfEntry(t *testing.T) {
 }
 
 func TestAGuestIsAskedAboutWhereItCanBe(t *testing.T) {
-	far := gate.Node{Name: "far", Cluster: "other"}
+	far := terms.Node{Name: "far", Cluster: "other"}
 	for on, want := range map[string]string{"": "pve1 pve2 far", "pve1": "pve1 pve2",
 		"far": "far", "pve3": "pve1 pve2 far"} { // pve3 is a member beside the inventory
 		w := World{Nodes: append(slices.Clone(nodes), far),
-			Guests: map[string]gate.Guest{"105": {Node: on}}}
+			Guests: map[string]terms.Guest{"105": {Node: on}}}
 		var got []string
 		for _, n := range w.Nodes {
 			if w.there("105", n.Name) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // operator is the lab's site, with further keys of its operator's role.
@@ -23,7 +23,7 @@ func TestADiffSaysWhatNarrowsARole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := slices.DeleteFunc(slices.Clone(lock.Tools()), func(t *gate.Tool) bool {
+	all := slices.DeleteFunc(slices.Clone(lock.Tools()), func(t *terms.Tool) bool {
 		return !slices.Contains([]string{"restart_service", "get_guest_status"}, t.Name)
 	})
 	const day = `    hours: {days: [mon], from: "09:00", to: "17:00"}` + "\n"

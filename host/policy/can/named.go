@@ -9,17 +9,17 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Named are the guests that the data of these policies name by number, one for each tag, pool and
 // node that they protect or raise, and one that nothing names: all others are as these are, but for
 // their names. Of those patterns no guest can be made, so policies that differ in them are an
 // error.
-func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
-	guests, known := map[string]gate.Guest{}, map[[2]string]bool{}
-	fact := gate.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
+func Named(all ...*load.Candidate) (map[string]terms.Guest, error) {
+	guests, known := map[string]terms.Guest{}, map[[2]string]bool{}
+	fact := terms.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
 	names := make([][2]map[string]any, len(all))
 	for i, c := range all {
 		site, _ := c.Data()["site"].(map[string]any)
@@ -55,7 +55,7 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 		}
 	}
 	next := 100
-	add := func(g gate.Guest) {
+	add := func(g terms.Guest) {
 		for ; guests[strconv.Itoa(next)].Kind != ""; next++ {
 		}
 		guests[strconv.Itoa(next)] = g
@@ -70,7 +70,7 @@ func Named(all ...*load.Candidate) (map[string]gate.Guest, error) {
 }
 
 // sample returns a guest that an entry of the site is about.
-func sample(g gate.Guest, kind, entry string) gate.Guest {
+func sample(g terms.Guest, kind, entry string) terms.Guest {
 	switch kind {
 	case "tags":
 		g.Tags = []string{entry}
@@ -98,7 +98,7 @@ func listed(site map[string]any) (ids []string) {
 }
 
 // like says what a guest is known by beside its number.
-func like(g gate.Guest) string {
+func like(g terms.Guest) string {
 	var known []string
 	for _, of := range [][2]string{{"tag ", strings.Join(g.Tags, ", ")}, {"pool ", g.Pool},
 		{"name ", g.Name}, {"node ", g.Node}, {"protection ", g.Protection}} {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -75,7 +75,7 @@ func schemaOf(input ast.Value) string {
 
 // Of returns the input of a question: *Call, *Operation, *plan or *visible.
 // Roles are the effective ones.
-func Of(q *gate.Question, roles []string) any {
+func Of(q *terms.Question, roles []string) any {
 	c, t := q.Call, q.Time.UTC()
 	h := Head{
 		ID: q.ID, Kind: c.Tool.Kind, Source: c.Source, Plugin: c.Tool.Plugin, Mode: q.Mode,
@@ -90,11 +90,11 @@ func Of(q *gate.Question, roles []string) any {
 	}
 	a := Args{c.Args.Digest, len(c.Args.JSON), c.Args.Scalars, c.Args.Omitted}
 	switch q.Kind {
-	case gate.KindCall:
+	case terms.KindCall:
 		h.Schema = callSchema
 		return &Call{h, a, c.Targets, nodesOf(c), commandsOf(c.Commands), c.Confirmation,
 			q.Facts.Counts}
-	case gate.KindOperation:
+	case terms.KindOperation:
 		h.Schema = operationSchema
 		in := &Operation{Head: h, Args: a, Phase: q.Phase.String(), Nodes: nodesOf(c)}
 		in.Parent = Parent{c.ID, c.Tool.Name, c.Decided.Tier.String(), c.Targets, c.Clusters,
@@ -103,7 +103,7 @@ func Of(q *gate.Question, roles []string) any {
 			in.operation(q)
 		}
 		return in
-	case gate.KindPlan:
+	case terms.KindPlan:
 		return planOf(h, a, q)
 	}
 	h.Schema = visibleSchema

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -17,18 +17,18 @@ import (
 // pointer becomes null, a nil slice [].
 type (
 	Head struct {
-		Schema    string      `json:"schema"`
-		ID        string      `json:"id"`
-		Kind      string      `json:"kind"` // tool | resource | prompt | host
-		Time      Clock       `json:"time"`
-		Source    string      `json:"source"`
-		Principal Principal   `json:"principal"`
-		Plugin    gate.Plugin `json:"plugin"`
-		Tool      Tool        `json:"tool"`
-		Mode      gate.Mode   `json:"mode"`
-		Planning  bool        `json:"planning"` // effects above green are recorded, not done
+		Schema    string       `json:"schema"`
+		ID        string       `json:"id"`
+		Kind      string       `json:"kind"` // tool | resource | prompt | host
+		Time      Clock        `json:"time"`
+		Source    string       `json:"source"`
+		Principal Principal    `json:"principal"`
+		Plugin    terms.Plugin `json:"plugin"`
+		Tool      Tool         `json:"tool"`
+		Mode      terms.Mode   `json:"mode"`
+		Planning  bool         `json:"planning"` // effects above green are recorded, not done
 		// what the cluster says of guests that are named, by VMID; null: it was not asked
-		Guests *map[string]gate.Guest `json:"guests"`
+		Guests *map[string]terms.Guest `json:"guests"`
 	}
 	Clock struct {
 		UnixMS    int64 `json:"unix_ms"`
@@ -44,11 +44,11 @@ type (
 		Narrowed        bool     `json:"narrowed"` // the credential leaves only these
 	}
 	Tool struct {
-		Name        string     `json:"name"`
-		Imports     []string   `json:"imports"`
-		Commands    []string   `json:"commands"` // that it declares
-		TargetKinds []string   `json:"target_kinds"`
-		Hints       gate.Hints `json:"hints"`
+		Name        string      `json:"name"`
+		Imports     []string    `json:"imports"`
+		Commands    []string    `json:"commands"` // that it declares
+		TargetKinds []string    `json:"target_kinds"`
+		Hints       terms.Hints `json:"hints"`
 	}
 	Args struct {
 		Digest  string         `json:"digest"`
@@ -58,16 +58,16 @@ type (
 	}
 	visible struct {
 		Head
-		Targets gate.Targets `json:"targets"` // may it be seen to act on these?
+		Targets terms.Targets `json:"targets"` // may it be seen to act on these?
 	}
 	Call struct {
 		Head
-		Args         Args              `json:"args"`
-		Targets      gate.Targets      `json:"targets"`
-		Nodes        []Node            `json:"nodes"` // the inventory
-		Commands     []Command         `json:"commands"`
-		Confirmation gate.Confirmation `json:"confirmation"`
-		Facts        gate.Counts       `json:"facts"`
+		Args         Args               `json:"args"`
+		Targets      terms.Targets      `json:"targets"`
+		Nodes        []Node             `json:"nodes"` // the inventory
+		Commands     []Command          `json:"commands"`
+		Confirmation terms.Confirmation `json:"confirmation"`
+		Facts        terms.Counts       `json:"facts"`
 	}
 	Operation struct {
 		Head
@@ -85,10 +85,10 @@ type (
 		Record  *Record  `json:"record"`
 		Listing *Listing `json:"listing"`
 		// how it compares with the plan that its call is held to; null: it is held to none
-		Plan *gate.PlanFacts `json:"plan"`
+		Plan *terms.PlanFacts `json:"plan"`
 		// the guests, nodes, storages and units that it touches and, when the call is planned, that
 		// it touched before; null: they were not looked up
-		Touches *[]gate.Touched `json:"touches"`
+		Touches *[]terms.Touched `json:"touches"`
 	}
 	Node struct {
 		Name    string `json:"name"`
@@ -98,28 +98,28 @@ type (
 		Aliases []string `json:"aliases"`
 	}
 	Parent struct {
-		ID           string            `json:"id"`
-		Tool         string            `json:"tool"`
-		Tier         string            `json:"tier"`
-		Targets      gate.Targets      `json:"targets"`
-		Clusters     []string          `json:"clusters"`
-		Commands     []Command         `json:"commands"`
-		Stages       []gate.StageDir   `json:"stages"`
-		Confirmation gate.Confirmation `json:"confirmation"`
-		Revision     string            `json:"revision"`
+		ID           string             `json:"id"`
+		Tool         string             `json:"tool"`
+		Tier         string             `json:"tier"`
+		Targets      terms.Targets      `json:"targets"`
+		Clusters     []string           `json:"clusters"`
+		Commands     []Command          `json:"commands"`
+		Stages       []terms.StageDir   `json:"stages"`
+		Confirmation terms.Confirmation `json:"confirmation"`
+		Revision     string             `json:"revision"`
 	}
 	Target struct {
-		Node    string      `json:"node"`
-		Cluster string      `json:"cluster"`
-		Host    string      `json:"host"`
-		Port    int         `json:"port"`
-		User    string      `json:"user"`
-		Addrs   []gate.Addr `json:"addrs"`
+		Node    string       `json:"node"`
+		Cluster string       `json:"cluster"`
+		Host    string       `json:"host"`
+		Port    int          `json:"port"`
+		User    string       `json:"user"`
+		Addrs   []terms.Addr `json:"addrs"`
 		// every name of the command's units, as the node says; null: the node was not asked
 		Services *[]string `json:"services"`
 	}
 	Command struct {
-		gate.Command
+		terms.Command
 		Rendered string `json:"rendered"` // what is sent when parsed; "" in an operation
 		Stdin    Stdin  `json:"stdin"`
 	}
@@ -143,19 +143,19 @@ type (
 		CurrentMod *int64  `json:"current_mode"` // permission bits of what is there
 	}
 	Request struct {
-		Method     string       `json:"method"`
-		Scheme     string       `json:"scheme"`
-		Host       string       `json:"host"`
-		Port       int          `json:"port"`
-		Path       string       `json:"path"`
-		Query      string       `json:"query"`   // as it is sent, without "?"
-		Headers    []string     `json:"headers"` // names in lower case, sorted, each once
-		Addrs      *[]gate.Addr `json:"addrs"`   // null in the lookup phase
-		Hop        int          `json:"hop"`
-		BodyBytes  int          `json:"body_bytes"`
-		BodySHA256 string       `json:"body_sha256"` // of an empty body too
-		Credential string       `json:"credential"`
-		Reserve    int64        `json:"reserve_usd_micros"`
+		Method     string        `json:"method"`
+		Scheme     string        `json:"scheme"`
+		Host       string        `json:"host"`
+		Port       int           `json:"port"`
+		Path       string        `json:"path"`
+		Query      string        `json:"query"`   // as it is sent, without "?"
+		Headers    []string      `json:"headers"` // names in lower case, sorted, each once
+		Addrs      *[]terms.Addr `json:"addrs"`   // null in the lookup phase
+		Hop        int           `json:"hop"`
+		BodyBytes  int           `json:"body_bytes"`
+		BodySHA256 string        `json:"body_sha256"` // of an empty body too
+		Credential string        `json:"credential"`
+		Reserve    int64         `json:"reserve_usd_micros"`
 	}
 	Blob struct {
 		Action string `json:"action"` // write | read | get: a copy in the workspace
@@ -188,7 +188,7 @@ const (
 	visibleSchema   = "caponier.visible/1"
 )
 
-func nodesOf(c *gate.Call) (nodes []Node) {
+func nodesOf(c *terms.Call) (nodes []Node) {
 	for _, n := range c.Nodes {
 		nodes = append(nodes, Node{n.Name, n.Cluster, inventoryForm(n.Host), n.Aliases})
 	}
@@ -209,7 +209,7 @@ func hostForm(host string) string {
 	return host
 }
 
-func commandsOf(cmds []gate.Command) (out []Command) {
+func commandsOf(cmds []terms.Command) (out []Command) {
 	for _, c := range cmds {
 		out = append(out, Command{Command: c, Rendered: c.Rendered})
 	}
@@ -218,7 +218,7 @@ func commandsOf(cmds []gate.Command) (out []Command) {
 
 // operation fills in what the operation is. Every part that the operation does not have stays null;
 // an operation that is not known here has no part, which policy refuses.
-func (in *Operation) operation(q *gate.Question) {
+func (in *Operation) operation(q *terms.Question) {
 	in.Op = q.Op.Import()
 	if n := q.Node; n != nil {
 		in.Target = &Target{n.Name, n.Cluster, inventoryForm(n.Host), n.Port, n.User, q.Facts.Addrs,
@@ -281,9 +281,9 @@ func stdinOf(op abi.SSHExec) Stdin {
 }
 
 // fileOf returns what an operation does with a file, or nil if it does nothing with one.
-func fileOf(q *gate.Question) *File {
+func fileOf(q *terms.Question) *File {
 	var f File
-	moved := func(*gate.FileFacts) int64 { return 0 }
+	moved := func(*terms.FileFacts) int64 { return 0 }
 	switch op := q.Op.(type) {
 	case abi.Stage:
 		return &File{Action: "stage"}
@@ -297,7 +297,7 @@ func fileOf(q *gate.Question) *File {
 		f = File{Action: "remove", Path: op.Path}
 	case abi.SFTPRead:
 		f = File{Action: "read", Path: op.Path}
-		moved = func(f *gate.FileFacts) int64 { return readable(f.Bytes, op.MaxBytes) }
+		moved = func(f *terms.FileFacts) int64 { return readable(f.Bytes, op.MaxBytes) }
 	case abi.SFTPWrite:
 		data, err := op.Bytes()
 		size, sum := int64(len(data)), digest(data)
@@ -306,18 +306,18 @@ func fileOf(q *gate.Question) *File {
 		}
 		f = File{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite,
 			SHA256: &sum}
-		moved = func(*gate.FileFacts) int64 { return size }
+		moved = func(*terms.FileFacts) int64 { return size }
 	case abi.SFTPGet:
 		f = File{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}
-		moved = func(f *gate.FileFacts) int64 { return f.Bytes }
+		moved = func(f *terms.FileFacts) int64 { return f.Bytes }
 	case abi.SFTPPut:
 		f = File{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode,
 			Overwrite: op.Overwrite, Parents: op.Parents}
-		moved = func(f *gate.FileFacts) int64 { return f.LocalBytes }
+		moved = func(f *terms.FileFacts) int64 { return f.LocalBytes }
 	default:
 		return nil
 	}
-	if facts := q.Facts.File; facts != nil && q.Phase == gate.PhaseEffect {
+	if facts := q.Facts.File; facts != nil && q.Phase == terms.PhaseEffect {
 		n, mode := moved(facts), int64(facts.Mode)
 		f.RealPath, f.Type, f.Exists = &facts.RealPath, &facts.Type, &facts.Exists
 		f.Bytes, f.CurrentMod = &n, &mode
@@ -336,7 +336,7 @@ func readable(size, limit int64) int64 {
 
 // requestOf returns nil for a URL that is malformed or ambiguous. Policy refuses an operation
 // without its part.
-func requestOf(q *gate.Question, op abi.HTTPRequest) *Request {
+func requestOf(q *terms.Question, op abi.HTTPRequest) *Request {
 	u, err := url.Parse(op.URL)
 	body, errBody := op.Bytes()
 	if err != nil || errBody != nil || u.Opaque != "" || u.User != nil || u.Hostname() == "" {
@@ -356,7 +356,7 @@ func requestOf(q *gate.Question, op abi.HTTPRequest) *Request {
 	}
 	slices.Sort(r.Headers)
 	r.Headers = slices.Compact(r.Headers)
-	if q.Phase == gate.PhaseEffect {
+	if q.Phase == terms.PhaseEffect {
 		r.Addrs = &q.Facts.Addrs
 	}
 	return r

@@ -1,6 +1,6 @@
 package input
 
-import "github.com/caponier-mcp/caponier/host/gate"
+import "github.com/caponier-mcp/caponier/host/terms"
 
 const planSchema = "caponier.plan/1"
 
@@ -8,13 +8,13 @@ type (
 	// plan is what a dry run of a call came to. A step has the parts of an operation.
 	plan struct {
 		Head
-		Args     Args         `json:"args"`
-		Targets  gate.Targets `json:"targets"`
-		Nodes    []Node       `json:"nodes"` // the inventory
-		Digest   string       `json:"digest"`
-		Complete bool         `json:"complete"`
-		Ends     string       `json:"ends"` // where and why it ends early
-		Steps    []step       `json:"steps"`
+		Args     Args          `json:"args"`
+		Targets  terms.Targets `json:"targets"`
+		Nodes    []Node        `json:"nodes"` // the inventory
+		Digest   string        `json:"digest"`
+		Complete bool          `json:"complete"`
+		Ends     string        `json:"ends"` // where and why it ends early
+		Steps    []step        `json:"steps"`
 	}
 	step struct {
 		Op      string   `json:"op"`
@@ -27,11 +27,11 @@ type (
 		HTTP    *Request `json:"http"`
 		Blob    *Blob    `json:"blob"`
 		// as in an operation
-		Touches *[]gate.Touched `json:"touches"`
+		Touches *[]terms.Touched `json:"touches"`
 	}
 )
 
-func planOf(h Head, a Args, q *gate.Question) *plan {
+func planOf(h Head, a Args, q *terms.Question) *plan {
 	h.Schema = planSchema
 	c := q.Call
 	p := &plan{Head: h, Args: a, Targets: c.Targets, Nodes: nodesOf(c), Steps: stepsOf(q)}
@@ -42,7 +42,7 @@ func planOf(h Head, a Args, q *gate.Question) *plan {
 	return p
 }
 
-func stepsOf(q *gate.Question) (steps []step) {
+func stepsOf(q *terms.Question) (steps []step) {
 	for _, s := range q.Steps {
 		var o Operation
 		o.operation(&s.Question)

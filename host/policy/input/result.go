@@ -1,6 +1,6 @@
 package input
 
-import "github.com/caponier-mcp/caponier/host/gate"
+import "github.com/caponier-mcp/caponier/host/terms"
 
 // Result is what goes back after an operation or a call, without its values.
 type Result struct {
@@ -16,9 +16,9 @@ type Result struct {
 }
 
 // ResultOf returns the document about what came of a question, with the fields that it can know.
-func ResultOf(q *gate.Question, bytes int64, r Result) *Result {
-	visible := Of(&gate.Question{ID: q.ID, Kind: gate.KindVisible, Call: q.Call, Time: q.Time,
-		Mode: q.Mode, Facts: gate.Facts{Guests: q.Facts.Guests}}, nil).(*visible)
+func ResultOf(q *terms.Question, bytes int64, r Result) *Result {
+	visible := Of(&terms.Question{ID: q.ID, Kind: terms.KindVisible, Call: q.Call, Time: q.Time,
+		Mode: q.Mode, Facts: terms.Facts{Guests: q.Facts.Guests}}, nil).(*visible)
 	r.Head = visible.Head
 	r.Schema, r.After, r.Size = "caponier.result/1", "call", "more"
 	if q.Op != nil {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
@@ -18,8 +18,8 @@ import (
 // Inventory is what the names in a policy are held against. Names of a nil list are not checked.
 // It takes no part in decisions. The tests of a site make their questions of it.
 type Inventory struct {
-	Tools []*gate.Tool // of the lock
-	Nodes []gate.Node  // of the configuration
+	Tools []*terms.Tool // of the lock
+	Nodes []terms.Node  // of the configuration
 }
 
 func (i Inventory) names() (names []string) {

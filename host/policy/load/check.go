@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/result"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -171,8 +171,8 @@ func (c *Candidate) smoke(ctx context.Context) error {
 	for _, q := range c.samples() {
 		if _, err := c.Rules.Decide(ctx, q); err != nil && !seen[err.Error()] {
 			seen[err.Error()] = true
-			what := map[gate.Kind]string{gate.KindCall: "a call of",
-				gate.KindVisible: "the visibility of", gate.KindPlan: "a plan of"}[q.Kind]
+			what := map[terms.Kind]string{terms.KindCall: "a call of",
+				terms.KindVisible: "the visibility of", terms.KindPlan: "a plan of"}[q.Kind]
 			if q.Op != nil {
 				what = "the operation " + q.Op.Import() + " of"
 			}
@@ -205,9 +205,9 @@ func operations() []abi.Op {
 }
 
 // firstOfKind returns a tool, a resource and a prompt, as far as there are any.
-func firstOfKind(tools []*gate.Tool) (first []*gate.Tool) {
+func firstOfKind(tools []*terms.Tool) (first []*terms.Tool) {
 	for _, t := range tools {
-		if !slices.ContainsFunc(first, func(f *gate.Tool) bool { return f.Kind == t.Kind }) {
+		if !slices.ContainsFunc(first, func(f *terms.Tool) bool { return f.Kind == t.Kind }) {
 			first = append(first, t)
 		}
 	}
@@ -215,22 +215,22 @@ func firstOfKind(tools []*gate.Tool) (first []*gate.Tool) {
 }
 
 // samples are questions of every kind, as the first principal of the site asks them.
-func (c *Candidate) samples() (all []gate.Question) {
-	var steps []gate.Step
-	node := gate.Node{Name: "node", Cluster: "node", Host: "192.0.2.1", Port: 22, User: "root"}
-	cmd := gate.Command{Form: "argv", Lowered: gate.Lowered{Parsed: true,
-		Calls: []gate.Simple{{Argv: []string{"uptime"}, Static: true}}}}
-	call := gate.Call{ID: "smoke", Source: "cli", Clusters: []string{node.Cluster},
-		Nodes: []gate.Node{node},
-		Args: gate.Args{JSON: []byte("{}"), Digest: "sha256:",
+func (c *Candidate) samples() (all []terms.Question) {
+	var steps []terms.Step
+	node := terms.Node{Name: "node", Cluster: "node", Host: "192.0.2.1", Port: 22, User: "root"}
+	cmd := terms.Command{Form: "argv", Lowered: terms.Lowered{Parsed: true,
+		Calls: []terms.Simple{{Argv: []string{"uptime"}, Static: true}}}}
+	call := terms.Call{ID: "smoke", Source: "cli", Clusters: []string{node.Cluster},
+		Nodes: []terms.Node{node},
+		Args: terms.Args{JSON: []byte("{}"), Digest: "sha256:",
 			Scalars: map[string]any{"vmid": int64(999)}},
-		Confirmation: gate.Confirmation{State: "none"}, Commands: []gate.Command{cmd},
-		Targets: gate.Targets{Nodes: []string{node.Name}, VMIDs: []string{"999"},
+		Confirmation: terms.Confirmation{State: "none"}, Commands: []terms.Command{cmd},
+		Targets: terms.Targets{Nodes: []string{node.Name}, VMIDs: []string{"999"},
 			Services: []string{"nginx.service"}, Hosts: []string{"host.example"},
 			Paths: []string{"/var/log/x"}, GuestPaths: []string{"/root/x"},
 			LocalPaths: []string{"x"}},
-		Decided: gate.Decision{Allow: true, Tier: gate.Red},
-		Stages:  []gate.StageDir{{Node: node.Name, Dir: "/run/caponier/x"}}}
+		Decided: terms.Decision{Allow: true, Tier: terms.Red},
+		Stages:  []terms.StageDir{{Node: node.Name, Dir: "/run/caponier/x"}}}
 	call.Principal.Auth = "config"
 	for _, id := range keys(c.data, "site", "principals") {
 		call.Principal.ID = id
@@ -241,36 +241,36 @@ func (c *Candidate) samples() (all []gate.Question) {
 		tools = firstOfKind(tools)
 	}
 	if len(tools) == 0 {
-		tools = []*gate.Tool{{Kind: "tool", Name: "list_nodes", Commands: []string{"uptime"},
+		tools = []*terms.Tool{{Kind: "tool", Name: "list_nodes", Commands: []string{"uptime"},
 			Imports: abi.Operations(), TargetKinds: []string{"nodes"}}}
 	}
-	ask := func(q gate.Question, t *gate.Tool) {
+	ask := func(q terms.Question, t *terms.Tool) {
 		one := call
 		one.Tool, q.Call, q.ID, q.Time = t, &one, "smoke", time.Unix(1_700_000_000, 0)
 		all = append(all, q)
 	}
 	for _, t := range tools {
-		ask(gate.Question{Kind: gate.KindCall,
-			Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1}}}, t)
-		ask(gate.Question{Kind: gate.KindVisible}, t)
+		ask(terms.Question{Kind: terms.KindCall,
+			Facts: terms.Facts{Counts: terms.Counts{Calls60s: 1}}}, t)
+		ask(terms.Question{Kind: terms.KindVisible}, t)
 	}
 	for _, op := range operations() {
-		for _, phase := range []gate.Phase{gate.PhaseLookup, gate.PhaseEffect} {
-			q := gate.Question{Kind: gate.KindOperation, Op: op, Phase: phase}
+		for _, phase := range []terms.Phase{terms.PhaseLookup, terms.PhaseEffect} {
+			q := terms.Question{Kind: terms.KindOperation, Op: op, Phase: phase}
 			if o, _ := abi.Lookup(op.Import()); o.View == abi.ViewCommand {
 				q.Cmd = &cmd
 			}
 			if op.NodeName() != "" {
 				q.Node = &node
 			}
-			if phase == gate.PhaseEffect {
-				q.Facts.File = &gate.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "file"}
-				q.Facts.Addrs = []gate.Addr{{IP: "192.0.2.7", Class: "global"}}
-				steps = append(steps, gate.Step{Question: q, Decision: call.Decided})
+			if phase == terms.PhaseEffect {
+				q.Facts.File = &terms.FileFacts{RealPath: "/var/log/x", Exists: true, Type: "file"}
+				q.Facts.Addrs = []terms.Addr{{IP: "192.0.2.7", Class: "global"}}
+				steps = append(steps, terms.Step{Question: q, Decision: call.Decided})
 			}
 			ask(q, tools[0])
 		}
 	}
-	ask(gate.Question{Kind: gate.KindPlan, Steps: steps}, tools[0])
+	ask(terms.Question{Kind: terms.KindPlan, Steps: steps}, tools[0])
 	return all
 }

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // A site is loaded from its folder, with everything that is checked before it decides. The answer
@@ -17,11 +17,11 @@ func Example() {
 	if err != nil {
 		log.Fatal(err) // names the file and the line to change
 	}
-	decision, err := site.Decide(ctx, gate.Question{
-		Kind: gate.KindCall,
-		Call: &gate.Call{
-			Principal: gate.Principal{ID: "stranger", Auth: "token"},
-			Tool:      &gate.Tool{Kind: "tool", Name: "list_nodes"},
+	decision, err := site.Decide(ctx, terms.Question{
+		Kind: terms.KindCall,
+		Call: &terms.Call{
+			Principal: terms.Principal{ID: "stranger", Auth: "token"},
+			Tool:      &terms.Tool{Kind: "tool", Name: "list_nodes"},
 		},
 	})
 	if err != nil {

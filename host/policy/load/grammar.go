@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Command is an entry of the command grammar, of the core or of the site.
@@ -79,7 +79,7 @@ func (c Command) Print(w io.Writer, full bool) {
 // Tiers returns the tier of every entry of the command grammar by its name, such as "pct start": of
 // the core, and of the programs that the site in dir describes. An empty dir is no site. Of the
 // site only the data is read: whether its policy can be used is not checked.
-func Tiers(dir string) (map[string]gate.Tier, error) {
+func Tiers(dir string) (map[string]terms.Tier, error) {
 	all, err := coreFiles()
 	if dir != "" {
 		all, err = siteFiles(dir)
@@ -96,10 +96,10 @@ func Tiers(dir string) (map[string]gate.Tier, error) {
 			}
 		}
 	}
-	tiers := map[string]gate.Tier{}
+	tiers := map[string]terms.Tier{}
 	add := func(name string, entry any) {
 		if tier, _ := at(asMap(entry), "tier").(string); tier != "" {
-			tiers[strings.TrimSpace(name)] = gate.ParseTier(tier)
+			tiers[strings.TrimSpace(name)] = terms.ParseTier(tier)
 		}
 	}
 	for _, programs := range []any{at(c.data, "site", "binaries"),

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -153,7 +153,7 @@ func says(at []string) bool {
 
 // ask returns for each question how much it is refused: not, until approved, or altogether; its
 // tier; and of how many guests a snapshot is taken first.
-func ask(t *testing.T, c *Candidate, questions []gate.Question) (refused []int) {
+func ask(t *testing.T, c *Candidate, questions []terms.Question) (refused []int) {
 	for _, q := range questions {
 		d, err := c.Rules.Decide(context.Background(), q)
 		n := int(d.Tier)
@@ -172,24 +172,24 @@ func ask(t *testing.T, c *Candidate, questions []gate.Question) (refused []int) 
 
 // questionsOf are calls and operations of every principal on guests, nodes, services, paths and
 // hosts that sites protect, raise and relax, and on others.
-func questionsOf(site map[string]any) (all []gate.Question) {
+func questionsOf(site map[string]any) (all []terms.Question) {
 	for _, id := range slices.Sorted(maps.Keys(site["principals"].(map[string]any))) {
 		entry := site["principals"].(map[string]any)[id].(map[string]any)
 		auth := fmt.Sprint(entry["auth"].([]any)[0])
-		add := func(name string, change func(*gate.Question)) {
+		add := func(name string, change func(*terms.Question)) {
 			q := status()
-			q.Call.Principal = gate.Principal{ID: id, Auth: auth}
-			q.Call.Tool.Commands = []string{gate.CallersText, "pct stop", "pct start"}
+			q.Call.Principal = terms.Principal{ID: id, Auth: auth}
+			q.Call.Tool.Commands = []string{terms.CallersText, "pct stop", "pct start"}
 			q.Call.Nodes = append(q.Call.Nodes,
-				gate.Node{Name: "pve2", Cluster: "lab", Host: "10.20.0.5"},
-				gate.Node{Name: "prod-db", Cluster: "lab", Host: "10.20.0.6"})
+				terms.Node{Name: "pve2", Cluster: "lab", Host: "10.20.0.5"},
+				terms.Node{Name: "prod-db", Cluster: "lab", Host: "10.20.0.6"})
 			change(&q)
 			q.ID = id + " " + name
 			all = append(all, q)
 		}
 		for _, vmid := range []string{"100", "101", "103", "9001"} {
 			for _, tool := range []string{"get_guest_status", "start_guest", "delete_guest"} {
-				add(tool+" "+vmid, func(q *gate.Question) {
+				add(tool+" "+vmid, func(q *terms.Question) {
 					q.Call.Tool.Name, q.Call.Targets.VMIDs = tool, []string{vmid}
 				})
 			}
@@ -197,44 +197,44 @@ func questionsOf(site map[string]any) (all []gate.Question) {
 		for _, line := range []string{"uptime", "pct start 106", "pct stop 103", "df -h | cat",
 			"systemctl restart docker", "cat /var/log/syslog", "cat /root/x",
 			"backup-report show 101 --json"} {
-			add("execute_ssh "+line, func(q *gate.Question) {
+			add("execute_ssh "+line, func(q *terms.Question) {
 				q.Call.Tool.Name, q.Call.Tool.Imports = "execute_ssh", []string{"ssh_script"}
 				q.Call.Tool.TargetKinds, q.Call.Targets.VMIDs = []string{"commands"}, nil
 				cmd := shell.Lowerer{}.Script(line)
 				cmd.Arg, cmd.Text = "command", line
-				q.Call.Commands = []gate.Command{cmd}
+				q.Call.Commands = []terms.Command{cmd}
 			})
 		}
-		add("too often", func(q *gate.Question) { q.Facts.Counts.ToolCalls60s = 100_000 })
-		add("too large", func(q *gate.Question) { q.Call.Args.JSON = make([]byte, 4<<20) })
-		add("spent", func(q *gate.Question) { q.Facts.Counts.USDMicrosToday = 1_000_000 })
-		add("at night", func(q *gate.Question) {
+		add("too often", func(q *terms.Question) { q.Facts.Counts.ToolCalls60s = 100_000 })
+		add("too large", func(q *terms.Question) { q.Call.Args.JSON = make([]byte, 4<<20) })
+		add("spent", func(q *terms.Question) { q.Facts.Counts.USDMicrosToday = 1_000_000 })
+		add("at night", func(q *terms.Question) {
 			q.Call.Tool.Name, q.Time = "delete_guest", time.Unix(3*3600, 0)
 		})
 		for _, by := range []string{"", "ann"} {
 			for _, channel := range []string{"cli", "client"} {
-				add("approved by "+by+" on "+channel, func(q *gate.Question) {
+				add("approved by "+by+" on "+channel, func(q *terms.Question) {
 					q.Call.Tool.Name = "delete_guest"
-					q.Call.Confirmation = gate.Confirmation{State: "approved", By: by,
+					q.Call.Confirmation = terms.Confirmation{State: "approved", By: by,
 						Channel: channel,
-						Answers: []gate.Yes{{By: by, Channel: channel}}}
+						Answers: []terms.Yes{{By: by, Channel: channel}}}
 				})
 			}
 		}
-		add("confirmed by its argument", func(q *gate.Question) {
+		add("confirmed by its argument", func(q *terms.Question) {
 			q.Call.Tool.Name, q.Call.Confirmation.State = "delete_guest", "argument"
 		})
 		for _, node := range []string{"pve1", "pve2", "prod-db"} {
-			add("on "+node, func(q *gate.Question) { q.Call.Targets.Nodes = []string{node} })
+			add("on "+node, func(q *terms.Question) { q.Call.Targets.Nodes = []string{node} })
 		}
 		for _, argv := range [][]string{{"pct", "status", "103"}, {"pct", "start", "101"},
 			{"pct", "stop", "9001"}, {"pvesh", "get", "/nodes/pve9/status"}} {
-			add(strings.Join(argv, " "), func(q *gate.Question) {
+			add(strings.Join(argv, " "), func(q *terms.Question) {
 				cmd := shell.Lowerer{}.Argv(argv)
-				q.Kind, q.Op = gate.KindOperation, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
+				q.Kind, q.Op = terms.KindOperation, abi.SSHExec{OnNode: abi.OnNode{Node: "pve1"},
 					Argv: argv}
-				q.Cmd, q.Node, q.Call.Decided = &cmd, &q.Call.Nodes[0], gate.Decision{Allow: true,
-					Tier: gate.Yellow}
+				q.Cmd, q.Node, q.Call.Decided = &cmd, &q.Call.Nodes[0], terms.Decision{Allow: true,
+					Tier: terms.Yellow}
 				q.Call.Tool.Name, q.Call.Targets.VMIDs = "start_guest", []string{"101", "9001"}
 				q.Call.Tool.Commands = append(q.Call.Tool.Commands, "pct status",
 					"pvesh get /nodes/{node}/status")

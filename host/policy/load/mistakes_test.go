@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 const lab = "../../../examples/lab/site"
@@ -46,15 +46,15 @@ func edit(t testing.TB, dir, name, old, new string) {
 
 // inventory is what the mistakes are held against.
 func inventory() Inventory {
-	tool := func(name string, params ...gate.Param) *gate.Tool {
-		return &gate.Tool{Kind: "tool", Name: name, Params: params}
+	tool := func(name string, params ...terms.Param) *terms.Tool {
+		return &terms.Tool{Kind: "tool", Name: name, Params: params}
 	}
-	text := func(name string) gate.Param { return gate.Param{Name: name, Type: "string"} }
-	vmid := gate.Param{Name: "vmid", Type: "integer"}
-	return Inventory{Nodes: []gate.Node{{Name: "pve1"}, {Name: "pve2"}}, Tools: []*gate.Tool{
+	text := func(name string) terms.Param { return terms.Param{Name: name, Type: "string"} }
+	vmid := terms.Param{Name: "vmid", Type: "integer"}
+	return Inventory{Nodes: []terms.Node{{Name: "pve1"}, {Name: "pve2"}}, Tools: []*terms.Tool{
 		tool("restart_service", text("node"), text("service"), text("note")),
 		tool("proxmox_container_status", vmid), tool("create_backup", vmid),
-		tool("jq_query", gate.Param{Name: "quiet", Type: "boolean"}, text("mode")),
+		tool("jq_query", terms.Param{Name: "quiet", Type: "boolean"}, text("mode")),
 	}}
 }
 

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // forms say in words what the patterns of schemas/site.schema want.
@@ -78,7 +78,7 @@ func plainly(value any, desc string, meant func(string, []string) string) string
 }
 
 // unknownKey says which keys there are in place of one that the schema does not have.
-func unknownKey(field, name string, tools []*gate.Tool) string {
+func unknownKey(field, name string, tools []*terms.Tool) string {
 	text := fmt.Sprintf("there is no key %q here", name)
 	if field == "tiers" {
 		plain := name[strings.Index(name, ":")+1:]

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/watch"
 )
 
@@ -68,7 +68,7 @@ type Site struct {
 	held chan struct{} // closed when decisions go on; nil when they do
 }
 
-var _ gate.Decider = (*Site)(nil)
+var _ terms.Decider = (*Site)(nil)
 
 // New loads the site. Its error says which file and line must change.
 func New(ctx context.Context, o Options) (*Site, error) {
@@ -82,7 +82,7 @@ func New(ctx context.Context, o Options) (*Site, error) {
 // Decide answers one question with the policy in force. When a change of the site was seen, it
 // waits for up to 10 seconds until the new policy is in force or refused: what the change takes
 // away ends at once, though checking and testing it takes a second or more.
-func (s *Site) Decide(ctx context.Context, q gate.Question) (gate.Decision, error) {
+func (s *Site) Decide(ctx context.Context, q terms.Question) (terms.Decision, error) {
 	s.mu.Lock()
 	held := s.held
 	s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Site) Decide(ctx context.Context, q gate.Question) (gate.Decision, erro
 		case <-held:
 		case <-late.C:
 		case <-ctx.Done():
-			return gate.Decision{}, context.Cause(ctx)
+			return terms.Decision{}, context.Cause(ctx)
 		}
 	}
 	return s.engine.Decide(ctx, q)

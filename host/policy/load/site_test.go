@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -40,20 +40,20 @@ func open(t testing.TB, dir string) *Site {
 	return s
 }
 
-func status() gate.Question {
-	return gate.Question{ID: "q", Kind: gate.KindCall, Time: time.Unix(0, 0),
-		Facts: gate.Facts{Counts: gate.Counts{Calls60s: 1, TargetCalls60s: 1}},
-		Call: &gate.Call{ID: "C1", Source: "stdio", Clusters: []string{"lab"},
-			Principal: gate.Principal{ID: "demo", Auth: "config"},
-			Tool: &gate.Tool{Kind: "tool", Name: "proxmox_container_status",
+func status() terms.Question {
+	return terms.Question{ID: "q", Kind: terms.KindCall, Time: time.Unix(0, 0),
+		Facts: terms.Facts{Counts: terms.Counts{Calls60s: 1, TargetCalls60s: 1}},
+		Call: &terms.Call{ID: "C1", Source: "stdio", Clusters: []string{"lab"},
+			Principal: terms.Principal{ID: "demo", Auth: "config"},
+			Tool: &terms.Tool{Kind: "tool", Name: "proxmox_container_status",
 				TargetKinds: []string{"vmids"},
 				Imports:     []string{"ssh_exec"}, Commands: []string{"pct status"}},
-			Args:    gate.Args{JSON: []byte(`{}`), Digest: "sha256:", Scalars: map[string]any{}},
-			Targets: gate.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}},
-			Nodes: []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22,
+			Args:    terms.Args{JSON: []byte(`{}`), Digest: "sha256:", Scalars: map[string]any{}},
+			Targets: terms.Targets{Nodes: []string{"pve1"}, VMIDs: []string{"101"}},
+			Nodes: []terms.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22,
 				User: "root"}},
 
-			Confirmation: gate.Confirmation{State: "none"}}}
+			Confirmation: terms.Confirmation{State: "none"}}}
 }
 
 func TestShippedSitesAreGood(t *testing.T) {
@@ -225,8 +225,8 @@ func TestFollowTellsOfAChange(t *testing.T) {
 func TestDecisionsWaitForAChangedPolicy(t *testing.T) {
 	dir := copySite(t)
 	s := open(t, dir)
-	decide := func() <-chan gate.Decision {
-		c := make(chan gate.Decision, 1)
+	decide := func() <-chan terms.Decision {
+		c := make(chan terms.Decision, 1)
 		go func() {
 			d, err := s.Decide(context.Background(), status())
 			if err != nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // The tiers that authors are held to are those of the grammar that decides.
@@ -20,16 +20,17 @@ func TestTiersAreThoseOfTheGrammar(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range all {
-		if tier := tiers[c.Name]; tier == gate.NoTier || tier > gate.ParseTier(c.Tier) {
+		if tier := tiers[c.Name]; tier == terms.NoTier || tier > terms.ParseTier(c.Tier) {
 			t.Errorf("%s is %s, and on a site %s", c.Name, tier, c.Tier)
 		}
 	}
 	if len(all) != len(tiers) {
 		t.Errorf("%d tiers of %d entries", len(tiers), len(all))
 	}
-	for name, want := range map[string]gate.Tier{"pct destroy": gate.Red, "pct start": gate.Yellow,
-		"uname": gate.Green, "pvesh get /cluster/resources": gate.Green,
-		"mytool show": gate.NoTier} {
+	for name, want := range map[string]terms.Tier{"pct destroy": terms.Red,
+		"pct start": terms.Yellow,
+		"uname":     terms.Green, "pvesh get /cluster/resources": terms.Green,
+		"mytool show": terms.NoTier} {
 		if tiers[name] != want {
 			t.Errorf("%s is %q, want %q", name, tiers[name], want)
 		}
@@ -44,10 +45,10 @@ func TestTiersOfASite(t *testing.T) {
 		t.Fatal(err)
 	}
 	tiers, err := Tiers(dir)
-	if err != nil || tiers["mytool show"] != gate.Green || tiers["mytool"] != gate.Yellow {
+	if err != nil || tiers["mytool show"] != terms.Green || tiers["mytool"] != terms.Yellow {
 		t.Errorf("%v, %v", tiers["mytool show"], err)
 	}
-	if tiers["pct destroy"] != gate.Red {
+	if tiers["pct destroy"] != terms.Red {
 		t.Error("a site lowers an entry of the core")
 	}
 	if _, err := Tiers(dir + "/none"); err == nil || !strings.Contains(err.Error(), "none") {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Core is compiled without the check of types where a site has no Rego, because it passes it here.
@@ -58,7 +58,7 @@ func TestTheTypesOfCoreAreChecked(t *testing.T) {
 
 // What a site grants and can never work is a warning with its line: the site decides all the same.
 func TestToolsThatCanNeverWorkAreNamed(t *testing.T) {
-	inv := Inventory{Tools: []*gate.Tool{
+	inv := Inventory{Tools: []*terms.Tool{
 		{Kind: "tool", Name: "delete_guest", Imports: []string{"ssh_exec"},
 			Commands: []string{"pct destroy", "qm destroy"}},
 		{Kind: "tool", Name: "proxmox_upload_file_to_host", Imports: []string{"sftp_put"}}}}

@@ -4,10 +4,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -22,7 +22,7 @@ type world struct {
 
 type worldTool struct {
 	Kind    string                `json:"kind"`
-	Plugin  gate.Plugin           `json:"plugin"`
+	Plugin  terms.Plugin          `json:"plugin"`
 	Tool    input.Tool            `json:"tool"` // as in a question
 	OnNode  bool                  `json:"on_node"`
 	Confirm string                `json:"confirm"`
@@ -59,7 +59,7 @@ func (i Inventory) world() world {
 		w.Tools[t.Kind+":"+t.Name] = worldTool{t.Kind, q.Plugin, q.Tool,
 			slices.ContainsFunc(t.Imports, onNode), t.Confirm, params}
 	}
-	for n, node := range questionOf(&gate.Tool{}, i.Nodes).Nodes {
+	for n, node := range questionOf(&terms.Tool{}, i.Nodes).Nodes {
 		of := i.Nodes[n]
 		w.Nodes = append(w.Nodes, worldNode{node, of.Port, of.User, of.Default})
 	}
@@ -67,8 +67,8 @@ func (i Inventory) world() world {
 }
 
 // questionOf returns a question about a tool and nodes as the host makes it.
-func questionOf(t *gate.Tool, nodes []gate.Node) *input.Call {
-	q := gate.Question{Kind: gate.KindCall, Call: &gate.Call{Tool: t, Nodes: nodes}}
+func questionOf(t *terms.Tool, nodes []terms.Node) *input.Call {
+	q := terms.Question{Kind: terms.KindCall, Call: &terms.Call{Tool: t, Nodes: nodes}}
 	doc, _ := input.Of(&q, nil).(*input.Call)
 	return doc
 }

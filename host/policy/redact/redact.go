@@ -12,9 +12,9 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // masked replaces, in the journal and in messages, a word that holds a redacted value.
@@ -32,7 +32,7 @@ type Mask struct {
 }
 
 // New returns the mask of a call at a site that redacts arguments of these names.
-func New(c *gate.Call, args []string) Mask {
+func New(c *terms.Call, args []string) Mask {
 	m := Mask{args: args}
 	m.collect(c.Args.Value, false)
 	for k, v := range c.Args.Scalars {
@@ -214,8 +214,8 @@ func (m Mask) commands(cmds *[]input.Command, some *bool) {
 	*cmds = slices.Clone(*cmds)
 	for i, c := range *cmds {
 		if m.named(c.Arg) {
-			(*cmds)[i] = input.Command{Command: gate.Command{Form: c.Form, Arg: c.Arg,
-				Guest: c.Guest, Lowered: gate.Lowered{Parsed: c.Parsed, Error: "redacted",
+			(*cmds)[i] = input.Command{Command: terms.Command{Form: c.Form, Arg: c.Arg,
+				Guest: c.Guest, Lowered: terms.Lowered{Parsed: c.Parsed, Error: "redacted",
 					Features: c.Features}}}
 			*some = true
 		}

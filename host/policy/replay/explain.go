@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown"
@@ -21,7 +21,7 @@ import (
 // running host nor its present policy. What cannot be decided again is explained from the record
 // alone: refusals of the host itself, and records whose policy was not kept (bundle is nil) or
 // cannot be built.
-func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanation, error) {
+func Explain(ctx context.Context, record terms.Record, bundle []byte) (Explanation, error) {
 	x := Explanation{DecisionID: record.ID, CallID: record.CallID, Guests: guests(record.Input),
 		Revision: record.Revision, Checks: []FailedCheck{}}
 	byHost := slices.ContainsFunc(record.Failed, func(id string) bool {
@@ -43,7 +43,7 @@ func Explain(ctx context.Context, record gate.Record, bundle []byte) (Explanatio
 }
 
 // again decides the record again, and asks each check that does not hold why.
-func (x *Explanation) again(ctx context.Context, record gate.Record, bundle []byte) error {
+func (x *Explanation) again(ctx context.Context, record terms.Record, bundle []byte) error {
 	if bundle == nil {
 		return fmt.Errorf("policy revision %s is not kept beside the journal", record.Revision)
 	}

@@ -4,19 +4,19 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Explanation is a recorded decision, made again with the policy that made it.
 type Explanation struct {
-	DecisionID string        `json:"decision_id"`
-	CallID     string        `json:"call_id"`
-	Guests     []string      `json:"guests"` // number, and name where the record has it
-	Revision   string        `json:"revision"`
-	Allowed    bool          `json:"allowed"`
-	Tier       string        `json:"tier"`
-	Failed     []string      `json:"failed"`
-	Denied     []gate.Reason `json:"deny"`
+	DecisionID string         `json:"decision_id"`
+	CallID     string         `json:"call_id"`
+	Guests     []string       `json:"guests"` // number, and name where the record has it
+	Revision   string         `json:"revision"`
+	Allowed    bool           `json:"allowed"`
+	Tier       string         `json:"tier"`
+	Failed     []string       `json:"failed"`
+	Denied     []terms.Reason `json:"deny"`
 	// whether deciding again gave the same; it may not where the journal holds redacted values
 	Same   bool          `json:"same"`
 	Host   bool          `json:"host"`           // refused by the host, not by policy
@@ -45,7 +45,7 @@ type Entry struct {
 }
 
 // says returns what a decision says about a check. What the site's own rules say has their ids.
-func says(id string, d gate.Decision) string {
+func says(id string, d terms.Decision) string {
 	var all []string
 	for _, r := range d.Denied {
 		switch {

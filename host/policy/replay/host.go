@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // remedies of refusals that are the host's own, by the beginning of their id.
@@ -25,11 +25,11 @@ var remedies = []struct{ id, remedy string }{
 }
 
 // ofHost explains a refusal that policy did not make, from the record alone.
-func (x *Explanation) ofHost(r gate.Record) {
+func (x *Explanation) ofHost(r terms.Record) {
 	x.Host, x.Same, x.Allowed = true, true, r.Type != "refused"
 	x.Tier, x.Failed, x.Denied = r.Tier, append([]string{}, r.Failed...), r.Denied
 	for _, id := range r.Failed {
-		c := FailedCheck{ID: id, Says: says(id, gate.Decision{Failed: r.Failed, Denied: r.Denied}),
+		c := FailedCheck{ID: id, Says: says(id, terms.Decision{Failed: r.Failed, Denied: r.Denied}),
 			Remedy: "The message says it; the log of the host at that time has more.",
 			Rules:  []string{}, Stuck: []string{}, Entries: []Entry{}, Data: map[string]any{}}
 		for _, known := range remedies {

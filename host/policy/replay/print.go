@@ -9,14 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var show = plaintext.Show
 
 // Print writes the decision for people.
-func Print(w io.Writer, d gate.Decision) {
+func Print(w io.Writer, d terms.Decision) {
 	fmt.Fprintf(w, "%s at tier %s by revision %s\n", verdict(d.Allow), d.Tier, d.Revision)
 	for _, r := range d.Denied {
 		fmt.Fprintf(w, "  %s: %s\n", show(r.ID), show(r.Msg))
@@ -31,7 +31,7 @@ func verdict(allowed bool) string {
 }
 
 // Print writes the explanation of a record for people.
-func (x Explanation) Print(w io.Writer, r gate.Record) {
+func (x Explanation) Print(w io.Writer, r terms.Record) {
 	about := ""
 	if len(x.Guests) > 0 {
 		about = " on guest " + strings.Join(x.Guests, ", ")

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // What a rule, a guest or a caller wrote reaches a terminal without what does not show.
@@ -15,12 +15,12 @@ func TestPrintShowsHiddenCharacters(t *testing.T) {
 			Op: bad}
 	}
 	var b strings.Builder
-	Print(&b, gate.Decision{Denied: []gate.Reason{{ID: bad, Msg: bad}}})
+	Print(&b, terms.Decision{Denied: []terms.Reason{{ID: bad, Msg: bad}}})
 	Explanation{Guests: []string{bad}, Note: bad, Checks: []FailedCheck{
 		{ID: bad, Says: bad, Remedy: bad, Rules: []string{bad}, Entries: []Entry{
 			{Where: bad, Path: bad, Value: bad}, {Where: bad, Path: bad}}},
 		{ID: bad, Stuck: []string{bad}},
-	}}.Print(&b, gate.Record{Op: bad, Tool: bad, Principal: bad})
+	}}.Print(&b, terms.Record{Op: bad, Tool: bad, Principal: bad})
 	Diff{Calls: []CallDiff{
 		{Tool: bad, Principal: bad, Changes: []Change{change("operation", NewlyAllowed)}},
 		{Tool: bad, Principal: bad, Changes: []Change{change("call", NewlyAllowed)}},

@@ -15,27 +15,27 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Eval decides an input document that somebody wrote, as docs/policy.md describes it, with every
 // member. The effective roles are those of the policy, whatever the document says.
-func Eval(ctx context.Context, dir string, text []byte) (gate.Decision, error) {
+func Eval(ctx context.Context, dir string, text []byte) (terms.Decision, error) {
 	doc, err := input.Parse(text)
 	if err != nil {
-		return gate.Decision{}, err
+		return terms.Decision{}, err
 	}
 	c, err := load.Untested(ctx, dir)
 	if err != nil {
-		return gate.Decision{}, err
+		return terms.Decision{}, err
 	}
 	v, err := c.Rules.Input(ctx, doc)
 	if err != nil {
-		return gate.Decision{}, err
+		return terms.Decision{}, err
 	}
 	d, err := c.Rules.Answer(ctx, v)
 	d.Input = value.JSON(doc, nil, nil)
@@ -97,7 +97,7 @@ type Change struct {
 
 // Replay decides every recorded question again with the policy of a folder. It uses all processors
 // and holds only the differences in memory.
-func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Diff, error) {
+func Replay(ctx context.Context, records iter.Seq[terms.Record], dir string) (Diff, error) {
 	c, err := load.Untested(ctx, dir)
 	if err != nil {
 		return Diff{}, err
@@ -106,7 +106,7 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 	defer cancel(nil)
 	d := Diff{Candidate: c.Rules.Revision, NewlyAllowed: []Change{}, NewlyRefused: []Change{},
 		OtherReasons: []Change{}}
-	work := make(chan gate.Record, 64)
+	work := make(chan terms.Record, 64)
 	var mu sync.Mutex // guards d
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -147,7 +147,7 @@ func Replay(ctx context.Context, records iter.Seq[gate.Record], dir string) (Dif
 }
 
 // again decides a record. An error of the policy is a refusal, as it would be in the host.
-func again(ctx context.Context, r *policy.Rules, rec gate.Record) (d gate.Decision, err error) {
+func again(ctx context.Context, r *policy.Rules, rec terms.Record) (d terms.Decision, err error) {
 	doc, err := input.Parse(rec.Input)
 	if err != nil {
 		return d, err
@@ -157,15 +157,15 @@ func again(ctx context.Context, r *policy.Rules, rec gate.Record) (d gate.Decisi
 		d, err = r.Answer(ctx, v)
 	}
 	if err != nil {
-		d = gate.Decision{Failed: []string{"policy.error"},
-			Denied: []gate.Reason{{ID: "policy.error", Msg: err.Error()}}}
+		d = terms.Decision{Failed: []string{"policy.error"},
+			Denied: []terms.Reason{{ID: "policy.error", Msg: err.Error()}}}
 	}
 	return d, nil
 }
 
 // replayable reports whether policy decided the record and the journal holds all that it was
 // decided on.
-func replayable(rec gate.Record) bool {
+func replayable(rec terms.Record) bool {
 	return rec.Revision != "" && len(rec.Input) > 0 && !rec.Masked &&
 		// a caller cannot write this unquoted
 		!bytes.Contains(rec.Input, []byte(`{"redacted":true}`)) &&
@@ -188,7 +188,7 @@ func (d *Diff) add(c Change) {
 
 // Compare decides a record with other rules, and says what would change. Its errors match
 // [ErrSkipped] or [input.ErrForm]; an error of the rules is a refusal, as it is in the host.
-func Compare(ctx context.Context, r *policy.Rules, rec gate.Record) (Change, error) {
+func Compare(ctx context.Context, r *policy.Rules, rec terms.Record) (Change, error) {
 	if rec.Type == "outcome" || rec.Kind == "approval" || !replayable(rec) {
 		return Change{}, ErrSkipped
 	}
@@ -225,7 +225,7 @@ func Compare(ctx context.Context, r *policy.Rules, rec gate.Record) (Change, err
 }
 
 // because gives the reasons of a refusal, or the checks that failed where it has none.
-func because(denied []gate.Reason, failed []string) string {
+func because(denied []terms.Reason, failed []string) string {
 	var all []string
 	for _, r := range denied {
 		all = append(all, r.ID+": "+strings.TrimRight(r.Msg, "."))
@@ -270,7 +270,7 @@ func sameSet(a, b []string) bool {
 // on returns in a few words what a recorded question was about.
 func on(input json.RawMessage) string {
 	var q struct {
-		Targets gate.Targets
+		Targets terms.Targets
 		Target  struct{ Node string }
 		Command struct{ Calls []struct{ Argv []string } }
 		File    struct{ Path string }

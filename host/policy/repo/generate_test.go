@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
@@ -43,7 +43,7 @@ func commandText(rnd *rand.Rand) string {
 }
 
 // generated are arguments of a tool: those that it requires, and some others.
-func generated(rnd *rand.Rand, tool *gate.Tool) map[string]any {
+func generated(rnd *rand.Rand, tool *terms.Tool) map[string]any {
 	args := map[string]any{}
 	for _, p := range tool.Params {
 		if p.Required && rnd.IntN(50) > 0 || rnd.IntN(2) == 0 {
@@ -56,7 +56,7 @@ func generated(rnd *rand.Rand, tool *gate.Tool) map[string]any {
 	return args
 }
 
-func some(rnd *rand.Rand, p gate.Param) any {
+func some(rnd *rand.Rand, p terms.Param) any {
 	kind := p.Type
 	if kind == "array" {
 		p.Type = p.Items
@@ -98,7 +98,7 @@ func some(rnd *rand.Rand, p gate.Param) any {
 }
 
 // required are arguments that the host takes: the first value of each kind.
-func required(tool *gate.Tool) map[string]any {
+func required(tool *terms.Tool) map[string]any {
 	args := map[string]any{}
 	rnd := rand.New(rand.NewPCG(7, 7))
 	for tool.Validate(args) != nil || len(args) == 0 {

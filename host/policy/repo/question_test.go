@@ -22,13 +22,14 @@ import (
 	"github.com/caponier-mcp/caponier/host/policy/repo"
 	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/open-policy-agent/opa/v1/rego"
 )
 
 const lab = "../../../examples/lab/site"
 
-var nodes = []gate.Node{
+var nodes = []terms.Node{
 	{Name: "pve1", Cluster: "lab", Host: "[2001:DB8::1]", Port: 22, User: "root", Default: true},
 	{Name: "pve2", Cluster: "lab", Host: "PVE2.example.com.", Port: 2222, User: "caponier",
 		Aliases: []string{"other"}},
@@ -49,65 +50,65 @@ func inventory(t testing.TB) load.Inventory {
 type host struct {
 	t     *testing.T
 	site  *load.Site
-	asked []gate.Question // of calls, and of operations with their facts
-	op    abi.Op          // that a running call asks for
-	tier  gate.Tier
+	asked []terms.Question // of calls, and of operations with their facts
+	op    abi.Op           // that a running call asks for
+	tier  terms.Tier
 }
 
-func (h *host) Decide(ctx context.Context, q gate.Question) (gate.Decision, error) {
+func (h *host) Decide(ctx context.Context, q terms.Question) (terms.Decision, error) {
 	d, err := h.site.Decide(ctx, q)
-	if q.Kind == gate.KindCall {
+	if q.Kind == terms.KindCall {
 		h.tier = d.Tier
 	}
-	if q.Kind == gate.KindCall || q.Kind == gate.KindOperation && q.Phase == gate.PhaseEffect {
+	if q.Kind == terms.KindCall || q.Kind == terms.KindOperation && q.Phase == terms.PhaseEffect {
 		h.asked = append(h.asked, q)
 	}
 	// the gate takes no decision that allows what is black: see call
-	return gate.Decision{Allow: true, Tier: min(h.tier, gate.Red), Revision: "test",
+	return terms.Decision{Allow: true, Tier: min(h.tier, terms.Red), Revision: "test",
 		Input: d.Input}, err
 }
-func (*host) Intent(context.Context, gate.Record, bool) error { return nil }
-func (*host) Outcome(context.Context, gate.Record) error      { return nil }
-func (*host) Take(context.Context, *gate.Call) (gate.Counts, func(), error) {
-	return gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 60,
+func (*host) Intent(context.Context, terms.Record, bool) error { return nil }
+func (*host) Outcome(context.Context, terms.Record) error      { return nil }
+func (*host) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
+	return terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 60,
 		ToolRetryS: 60, TargetRetryS: 60}, func() {}, nil
 }
-func (*host) Ready(context.Context, *gate.Tool, func(string)) error { return nil }
-func (h *host) Run(ctx context.Context, r *gate.Running) (gate.Output, error) {
+func (*host) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (h *host) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	if h.op != nil {
 		_, _ = r.Operate(ctx, h.op)
 	}
-	return gate.Output{JSON: json.RawMessage(`{}`)}, nil
+	return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 }
-func (*host) Lookup(_ context.Context, q gate.Question) (gate.Facts, error) {
-	f := gate.FileFacts{RealPath: "/srv/x", Type: "file", Exists: true, Mode: 0o644}
+func (*host) Lookup(_ context.Context, q terms.Question) (terms.Facts, error) {
+	f := terms.FileFacts{RealPath: "/srv/x", Type: "file", Exists: true, Mode: 0o644}
 	switch q.Op.(type) {
 	case abi.SFTPWrite, abi.SFTPPut:
-		f = gate.FileFacts{RealPath: "/srv/x"}
+		f = terms.FileFacts{RealPath: "/srv/x"}
 	case abi.HTTPRequest:
-		return gate.Facts{Addrs: []gate.Addr{{IP: "1.1.1.1", Class: "global"}}}, nil
+		return terms.Facts{Addrs: []terms.Addr{{IP: "1.1.1.1", Class: "global"}}}, nil
 	}
-	return gate.Facts{File: &f, Addrs: []gate.Addr{}}, nil
+	return terms.Facts{File: &f, Addrs: []terms.Addr{}}, nil
 }
-func (*host) Execute(context.Context, gate.Question, gate.Decision) (gate.Result, error) {
-	return gate.Result{}, nil
+func (*host) Execute(context.Context, terms.Question, terms.Decision) (terms.Result, error) {
+	return terms.Result{}, nil
 }
-func (*host) End(context.Context, *gate.Call) {}
+func (*host) End(context.Context, *terms.Call) {}
 
 // call has the real host make the questions of a call, and of the operation in it.
-func (h *host) call(tool *gate.Tool, args []byte, auth string, op abi.Op) (gate.Answer, []any) {
+func (h *host) call(tool *terms.Tool, args []byte, auth string, op abi.Op) (terms.Answer, []any) {
 	h.asked, h.op = nil, op
-	executors := map[string]gate.Executor{}
+	executors := map[string]terms.Executor{}
 	for _, name := range abi.Operations() {
 		executors[name] = h
 	}
 	source := map[string]string{"config": "stdio", "token": "http"}[auth]
 	door := gate.New(gate.Options{Nodes: nodes, Decider: h, Journal: h, Ledger: h,
 		Lowerer: shell.Lowerer{}, Throttle: &fair.Refusals{}, Executors: executors,
-		Mode: func(context.Context) gate.Mode { return gate.Mode{Freezes: []gate.Freeze{}} },
+		Mode: func(context.Context) terms.Mode { return terms.Mode{Freezes: []terms.Freeze{}} },
 		Now:  func() time.Time { return time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC) }}, h)
 	a := door.Call(h.t.Context(), gate.Request{Source: source, Tool: tool, Arguments: args,
-		Principal: gate.Principal{ID: "demo", Auth: auth, Roles: []string{}}})
+		Principal: terms.Principal{ID: "demo", Auth: auth, Roles: []string{}}})
 	var docs []any
 	for _, q := range h.asked {
 		in := input.Of(&q, nil)
@@ -275,7 +276,7 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-func texts(tool *gate.Tool, args map[string]any) (all []string) {
+func texts(tool *terms.Tool, args map[string]any) (all []string) {
 	for _, p := range tool.Params {
 		if s, ok := args[p.Name].(string); ok && strings.HasSuffix(p.Target, "command") {
 			all = append(all, s)
@@ -319,7 +320,7 @@ func TestOperationsAreThoseOfTheHost(t *testing.T) {
 	}
 	t.Logf("compared %v", compared)
 	for _, name := range abi.Operations() {
-		if declared := slices.ContainsFunc(inv.Tools, func(t *gate.Tool) bool {
+		if declared := slices.ContainsFunc(inv.Tools, func(t *terms.Tool) bool {
 			return slices.Contains(t.Imports, name)
 		}); declared && compared[name] == 0 && name != "undo_steps" {
 			t.Errorf("%s was never compared", name)

@@ -10,12 +10,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/memo"
 	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/caponier-mcp/caponier/host/result"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -84,7 +84,7 @@ func (a *Asker) current(ctx context.Context) (*compiled, error) {
 type answer struct {
 	Schema  string         `json:"schema"`
 	Actions map[string]any `json:"actions"`
-	Deny    []gate.Reason  `json:"deny"`
+	Deny    []terms.Reason `json:"deny"`
 }
 
 // Returns implements result.Policy. Anything but one whole answer is an error.

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-var me = gate.Principal{ID: "demo", Auth: "config", Roles: []string{}}
+var me = terms.Principal{ID: "demo", Auth: "config", Roles: []string{}}
 
 // restarted journals a restart of nginx, and looks at two guests.
 func (w *world) restarted(t *testing.T) {
@@ -43,7 +43,7 @@ func TestASuggestionListsWhatWasNamed(t *testing.T) {
 		t.Errorf("%+v in\n%s", s.Proof, s.YAML)
 	}
 	w.site, w.records = w.put(t, s.YAML), nil
-	refused := func(q gate.Question) {
+	refused := func(q terms.Question) {
 		t.Helper()
 		if w.decide(t, q) {
 			t.Error("is allowed")

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Evidence is a power with what the journal shows of its use.
@@ -233,7 +233,7 @@ func rank(first []string, name string) int {
 
 // highest returns the highest of tiers, with its evidence.
 func (p powers) highest() (top Evidence) {
-	for _, t := range []gate.Tier{gate.Green, gate.Yellow, gate.Red} {
+	for _, t := range []terms.Tier{terms.Green, terms.Yellow, terms.Red} {
 		if e := p[t.String()]; e != nil {
 			top = *e
 		}

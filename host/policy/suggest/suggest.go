@@ -13,10 +13,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/can"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/load/strict"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Options say what is suggested.
@@ -25,7 +25,7 @@ type Options struct {
 	Principal string
 	Inventory load.Inventory
 	// Records are those of the journal. They are read twice.
-	Records iter.Seq[gate.Record]
+	Records iter.Seq[terms.Record]
 	Time    time.Time // of the calls by which powers are counted
 }
 
@@ -66,7 +66,7 @@ func (o Options) gather(ctx context.Context, live *asker) (*Suggestion, error) {
 	j := &journal{sets: map[string]*usage{}, auths: powers{}, named: map[string]bool{},
 		on: map[string]powers{"guests": {}, "services": {}, "hosts": {}, "paths": {},
 			"guest_paths": {}}}
-	if err := each(ctx, o.of(), func(ctx context.Context, rec gate.Record) error {
+	if err := each(ctx, o.of(), func(ctx context.Context, rec terms.Record) error {
 		return j.look(ctx, live, rec)
 	}); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (o Options) gather(ctx context.Context, live *asker) (*Suggestion, error) {
 }
 
 // of yields the decisions about the principal.
-func (o Options) of() iter.Seq[gate.Record] {
-	return func(yield func(gate.Record) bool) {
+func (o Options) of() iter.Seq[terms.Record] {
+	return func(yield func(terms.Record) bool) {
 		for rec := range o.Records {
 			if rec.Principal == o.Principal && decided(rec) && !yield(rec) {
 				return
@@ -91,7 +91,7 @@ func (o Options) of() iter.Seq[gate.Record] {
 }
 
 // look adds what a record shows: use, if it was allowed and done, and if the site allows it still.
-func (j *journal) look(ctx context.Context, live *asker, rec gate.Record) error {
+func (j *journal) look(ctx context.Context, live *asker, rec terms.Record) error {
 	q, err := read(rec)
 	switch {
 	case rec.Type == "refused":
@@ -250,7 +250,7 @@ func (o Options) prove(ctx context.Context, live *asker, s *Suggestion) error {
 // replay holds the new policy against each record, those that are no use too.
 func (o Options) replay(ctx context.Context, live, next *asker, s *Suggestion) error {
 	var mu sync.Mutex // guards s.Proof
-	return each(ctx, o.of(), func(ctx context.Context, rec gate.Record) error {
+	return each(ctx, o.of(), func(ctx context.Context, rec terms.Record) error {
 		q, err := read(rec)
 		if err != nil || q.Head.Planning {
 			return nil
@@ -259,7 +259,7 @@ func (o Options) replay(ctx context.Context, live, next *asker, s *Suggestion) e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		var was gate.Decision
+		var was terms.Decision
 		if now.Allow || rec.Type != "refused" { // else it stays refused, whatever the site says
 			again, err := read(rec) // deciding notes the roles in the question
 			if err != nil {
@@ -301,7 +301,7 @@ func (o Options) count(ctx context.Context, site, next *load.Candidate, s *Sugge
 	}
 	for _, e := range s.Targets["guests"] {
 		if _, known := w.Guests[e.Value]; !known {
-			w.Guests[e.Value] = gate.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
+			w.Guests[e.Value] = terms.Guest{Kind: "lxc", Status: "running", Tags: []string{}}
 		}
 	}
 	was, err := can.Of(ctx, site.Rules, w)

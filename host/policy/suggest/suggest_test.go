@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/load/strict"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
-func (w *world) options(who string, records []gate.Record) Options {
+func (w *world) options(who string, records []terms.Record) Options {
 	return Options{Site: w.dir, Principal: who, Inventory: w.inv, Records: slices.Values(records),
 		Time: time.Unix(1_700_000_000, 0)}
 }
@@ -55,7 +55,7 @@ func (w *world) put(t *testing.T, text string) *load.Candidate {
 }
 
 // used are the tools of the calls of demo that were allowed and done, as the records say it.
-func used(records []gate.Record) (tools []string) {
+func used(records []terms.Record) (tools []string) {
 	for _, rec := range records {
 		if rec.Principal == "demo" && rec.Type == "intent" && rec.Kind == "call" &&
 			!strings.Contains(string(rec.Input), `"planning":true`) {
@@ -111,7 +111,7 @@ func TestASuggestionAllowsWhatWasUsedAndNoToolMore(t *testing.T) {
 				!q.Head.Planning:
 				red++
 				doc := q.doc.(*input.Call)
-				doc.Confirmation = gate.Confirmation{State: "none"}
+				doc.Confirmation = terms.Confirmation{State: "none"}
 				d, _ := asks.decide(t.Context(), q)
 				if d.Allow || !slices.Contains(d.Failed, "confirmation") {
 					t.Errorf("seed %d: %s needs no approval: %v", seed, rec.ID, d.Failed)
@@ -119,7 +119,7 @@ func TestASuggestionAllowsWhatWasUsedAndNoToolMore(t *testing.T) {
 			}
 		}
 		w.refusesOtherTools(t, next, s, tools)
-		only := slices.DeleteFunc(slices.Clone(w.records), func(rec gate.Record) bool {
+		only := slices.DeleteFunc(slices.Clone(w.records), func(rec terms.Record) bool {
 			return rec.Principal != "demo" || rec.Type != "intent" ||
 				strings.Contains(string(rec.Input), `"planning":true`)
 		})
@@ -157,7 +157,7 @@ func (w *world) refusesOtherTools(t *testing.T, next *load.Candidate, s *Suggest
 			continue
 		}
 		for _, auth := range []string{"config", "token"} {
-			q := w.call(t, gate.Principal{ID: "demo", Auth: auth, Roles: []string{}}, tool, "pve1",
+			q := w.call(t, terms.Principal{ID: "demo", Auth: auth, Roles: []string{}}, tool, "pve1",
 				"101", "")
 			d, err := next.Rules.Decide(t.Context(), q)
 			if err != nil || d.Allow || !slices.Contains(d.Failed, "grant") &&
@@ -191,13 +191,13 @@ test_pve2 if call.deny with input as {"principal": {"roles": ["operator"]},
 // What cannot be narrowed without a way around is not suggested, and the error says why.
 func TestNothingIsSuggestedThatCouldGetAroundARule(t *testing.T) {
 	ruled := map[string]string{"rules.rego": rules, "rules_test.rego": rulesTest}
-	me := gate.Principal{ID: "demo", Auth: "config", Roles: []string{}}
-	narrowed := gate.Principal{ID: "demo", Auth: "token", Roles: []string{"operator"},
+	me := terms.Principal{ID: "demo", Auth: "config", Roles: []string{}}
+	narrowed := terms.Principal{ID: "demo", Auth: "token", Roles: []string{"operator"},
 		Narrowed: true}
 	for name, x := range map[string]struct {
 		files   map[string]string
 		changes []string
-		who     gate.Principal
+		who     terms.Principal
 		of      string
 		want    string
 		role    string // of the suggestion, where there is one
@@ -213,7 +213,7 @@ func TestNothingIsSuggestedThatCouldGetAroundARule(t *testing.T) {
 		"a role that claims give": {ruled, []string{"claimable_roles: []",
 			"claimable_roles: [operator]"}, me, "demo", "whoever claims it holds it too", ""},
 		"somebody else": {nil, nil, me, "eve", `lists no principal "eve"`, ""},
-		"nothing used": {nil, shared, gate.Principal{ID: "demo", Auth: "oidc"}, "demo",
+		"nothing used": {nil, shared, terms.Principal{ID: "demo", Auth: "oidc"}, "demo",
 			"1 decisions refused", ""},
 		"the name is taken": {nil, append(slices.Clone(shared), "\nroles:\n",
 			"\nroles:\n  operator-demo: {tools: [], imports: [], ceiling: green, nodes: [], "+
@@ -243,7 +243,7 @@ func TestASuggestionThatTheSiteRefusesIsNone(t *testing.T) {
 
 test_the_operator_may_do_everything if data.site.roles.operator.tools == ["*"]
 `})
-	me := gate.Principal{ID: "demo", Auth: "config", Roles: []string{}}
+	me := terms.Principal{ID: "demo", Auth: "config", Roles: []string{}}
 	w.run(t, w.call(t, me, w.tool(t, "list_guests"), "pve1", "", ""))
 	if s, err := Of(t.Context(), w.options("demo", w.records)); !errors.Is(err, errProof) ||
 		!strings.Contains(err.Error(), "test_the_operator_may_do_everything") {
@@ -255,7 +255,7 @@ test_the_operator_may_do_everything if data.site.roles.operator.tools == ["*"]
 func TestTheProofFindsWhatIsWrong(t *testing.T) {
 	w := newWorld(t, nil, append(slices.Clone(shared), "    nodes: [\"*\"]\n    commands: [\"*\"]",
 		"    nodes: [pve1]\n    commands: [\"*\"]")...)
-	me := gate.Principal{ID: "demo", Auth: "config", Roles: []string{}}
+	me := terms.Principal{ID: "demo", Auth: "config", Roles: []string{}}
 	w.run(t, w.call(t, me, w.tool(t, "list_guests"), "pve1", "", ""))
 	w.run(t, w.call(t, me, w.tool(t, "get_node_status"), "pve2", "", ""))
 	o := w.options("demo", w.records)

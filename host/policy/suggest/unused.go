@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/load"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Unused says what of a site was of no use since a time. What was used before says when.
@@ -60,7 +60,7 @@ type tally struct {
 	older int
 }
 
-func (t *tally) note(rec gate.Record, keys []string) {
+func (t *tally) note(rec terms.Record, keys []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, k := range keys {
@@ -76,7 +76,7 @@ func (t *tally) note(rec gate.Record, keys []string) {
 }
 
 // Find says what of a site was of no use since a time, as the journal and the site's tests show it.
-func Find(ctx context.Context, dir string, inv load.Inventory, records iter.Seq[gate.Record],
+func Find(ctx context.Context, dir string, inv load.Inventory, records iter.Seq[terms.Record],
 	since time.Time) (*Unused, error) {
 	tests, err := load.Test(ctx, dir, inv)
 	if err != nil {
@@ -91,7 +91,7 @@ func Find(ctx context.Context, dir string, inv load.Inventory, records iter.Seq[
 		return nil, err
 	}
 	t := &tally{since: since, seen: map[string]Seen{}, alone: map[string]int{}}
-	if err := each(ctx, records, func(ctx context.Context, rec gate.Record) error {
+	if err := each(ctx, records, func(ctx context.Context, rec terms.Record) error {
 		return t.look(ctx, live, rec)
 	}); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func Find(ctx context.Context, dir string, inv load.Inventory, records iter.Seq[
 }
 
 // look counts what refused a record, or what in the site's data it made use of.
-func (t *tally) look(ctx context.Context, live *asker, rec gate.Record) error {
+func (t *tally) look(ctx context.Context, live *asker, rec terms.Record) error {
 	if !decided(rec) && rec.Kind != "plan" {
 		return nil
 	}
@@ -161,7 +161,7 @@ func (t *tally) look(ctx context.Context, live *asker, rec gate.Record) error {
 
 func key(path []string) string { return "entry " + strings.Join(path, "\x00") }
 
-func (t *tally) refused(rec gate.Record) {
+func (t *tally) refused(rec terms.Record) {
 	var keys []string
 	for _, id := range rec.Failed {
 		keys = append(keys, "check "+id)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // What was used is not listed, what was used before is with that time, and a rule is seen by its
@@ -18,7 +18,7 @@ func TestUnusedSaysWhatNobodyUsed(t *testing.T) {
 deny contains {"id": "op.never", "msg": "No."} if input.tool.name == "delete_guest"
 `, 1)
 	w := newWorld(t, map[string]string{"rules.rego": idle, "rules_test.rego": rulesTest}, shared...)
-	me := gate.Principal{ID: "demo", Auth: "config", Roles: []string{}}
+	me := terms.Principal{ID: "demo", Auth: "config", Roles: []string{}}
 	w.run(t, w.call(t, me, w.tool(t, "list_guests"), "pve1", "", ""))
 	w.run(t, w.call(t, me, w.tool(t, "execute_ssh"), "pve1", "", "uptime"), []string{""})
 	w.run(t, w.call(t, me, w.tool(t, "list_guests"), "pve2", "", ""))

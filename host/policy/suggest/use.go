@@ -9,10 +9,10 @@ import (
 	"runtime"
 	"sync"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/policy/input"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/policy/value"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/topdown/cache"
@@ -37,16 +37,16 @@ type use struct {
 
 // question is a recorded question, in today's form.
 type question struct {
-	gate.Record
+	terms.Record
 	Head    *input.Head
-	Targets gate.Targets
+	Targets terms.Targets
 	// Approved says how its call was confirmed: approved, argument or none.
 	Approved string
 	doc      any
 }
 
 // read returns a recorded question. Its errors match [input.ErrForm] where it is of another form.
-func read(rec gate.Record) (q question, err error) {
+func read(rec terms.Record) (q question, err error) {
 	if len(rec.Input) == 0 || rec.Revision == "" {
 		return q, fmt.Errorf("%w: policy was not asked", input.ErrForm)
 	}
@@ -87,16 +87,16 @@ func newAsker(ctx context.Context, c *load.Candidate) (*asker, error) {
 }
 
 // decide answers a question with this policy. An error of the policy is a refusal.
-func (a *asker) decide(ctx context.Context, q question) (gate.Decision, ast.Value) {
+func (a *asker) decide(ctx context.Context, q question) (terms.Decision, ast.Value) {
 	in, err := a.Rules.Input(ctx, q.doc)
 	if err == nil {
-		var d gate.Decision
+		var d terms.Decision
 		if d, err = a.Rules.Answer(ctx, in); err == nil {
 			return d, in
 		}
 	}
-	return gate.Decision{Failed: []string{"policy.error"},
-		Denied: []gate.Reason{{ID: "policy.error", Msg: err.Error()}}}, in
+	return terms.Decision{Failed: []string{"policy.error"},
+		Denied: []terms.Reason{{ID: "policy.error", Msg: err.Error()}}}, in
 }
 
 // use returns what a question that this policy allows makes use of.
@@ -117,11 +117,11 @@ func (a *asker) use(ctx context.Context, in ast.Value) (u use, err error) {
 }
 
 // each calls f with every record, on all processors at once, until f fails.
-func each(ctx context.Context, records iter.Seq[gate.Record],
-	f func(context.Context, gate.Record) error) error {
+func each(ctx context.Context, records iter.Seq[terms.Record],
+	f func(context.Context, terms.Record) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	work := make(chan gate.Record, 64)
+	work := make(chan terms.Record, 64)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
@@ -147,7 +147,7 @@ func each(ctx context.Context, records iter.Seq[gate.Record],
 }
 
 // decided reports whether policy was asked about a call or an operation of a principal.
-func decided(rec gate.Record) bool {
+func decided(rec terms.Record) bool {
 	return rec.Type != "outcome" && (rec.Kind == "call" || rec.Kind == "operation") &&
 		rec.Principal != "host"
 }

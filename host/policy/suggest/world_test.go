@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/shell"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 const root = "../../../"
 
-var inventory = []gate.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22,
+var inventory = []terms.Node{{Name: "pve1", Cluster: "lab", Host: "127.0.0.1", Port: 22,
 	User: "root", Default: true},
 	{Name: "pve2", Cluster: "lab", Host: "127.0.0.2", Port: 22, User: "root"}}
 
@@ -29,7 +29,7 @@ type world struct {
 	dir     string
 	inv     load.Inventory
 	site    *load.Candidate
-	records []gate.Record
+	records []terms.Record
 }
 
 // newWorld is the lab's site with changes, each of which must be one, and files beside it.
@@ -40,7 +40,7 @@ func newWorld(t testing.TB, files map[string]string, changes ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{dir: t.TempDir(), inv: load.Inventory{Nodes: inventory}}
-	w.inv.Tools = slices.DeleteFunc(slices.Clone(lock.Tools()), func(t *gate.Tool) bool {
+	w.inv.Tools = slices.DeleteFunc(slices.Clone(lock.Tools()), func(t *terms.Tool) bool {
 		return t.Plugin.Name != "guests" && !slices.Contains([]string{"execute_ssh", "get_storage",
 			"get_node_status", "restart_service"}, t.Name)
 	})
@@ -77,7 +77,7 @@ const demo = "  demo: {auth: [config, token], roles: [operator]}\n"
 
 var shared = []string{demo, demo + "  eve: {auth: [config, token], roles: [operator]}\n"}
 
-func (w *world) tool(t testing.TB, name string) *gate.Tool {
+func (w *world) tool(t testing.TB, name string) *terms.Tool {
 	t.Helper()
 	for _, tool := range w.inv.Tools {
 		if tool.Name == name {
@@ -89,10 +89,10 @@ func (w *world) tool(t testing.TB, name string) *gate.Tool {
 }
 
 // call is the question of a call, as somebody makes it.
-func (w *world) call(t testing.TB, who gate.Principal, tool *gate.Tool, node, guest,
-	text string) gate.Question {
+func (w *world) call(t testing.TB, who terms.Principal, tool *terms.Tool, node, guest,
+	text string) terms.Question {
 	t.Helper()
-	on := gate.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{},
+	on := terms.Targets{Nodes: []string{}, VMIDs: []string{}, Services: []string{},
 		Hosts: []string{}, Paths: []string{}, GuestPaths: []string{}, LocalPaths: []string{}}
 	if node != "" {
 		on.Nodes = []string{node}
@@ -103,22 +103,22 @@ func (w *world) call(t testing.TB, who gate.Principal, tool *gate.Tool, node, gu
 	if slices.Contains(tool.TargetKinds, "services") {
 		on.Services = []string{"nginx.service"}
 	}
-	like := gate.Question{ID: "q", Time: time.Unix(1_700_000_000, 0),
-		Call: &gate.Call{ID: "c", Principal: who, Source: "stdio", Nodes: w.inv.Nodes,
+	like := terms.Question{ID: "q", Time: time.Unix(1_700_000_000, 0),
+		Call: &terms.Call{ID: "c", Principal: who, Source: "stdio", Nodes: w.inv.Nodes,
 			Clusters: []string{"lab"}}}
-	like.Facts.Counts = gate.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}
+	like.Facts.Counts = terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}
 	q := policy.Supposed(like, tool, on)
 	q.Call.Clusters = []string{"lab"}
 	if text != "" {
 		cmd := shell.Lowerer{}.Script(text)
 		cmd.Arg, cmd.Text = "command", text
-		q.Call.Commands = []gate.Command{cmd}
+		q.Call.Commands = []terms.Command{cmd}
 	}
 	return q
 }
 
 // decide journals the answer to a question as the gate does, and reports whether it is yes.
-func (w *world) decide(t testing.TB, q gate.Question) bool {
+func (w *world) decide(t testing.TB, q terms.Question) bool {
 	t.Helper()
 	n := len(w.records)
 	q.ID, q.Time = fmt.Sprintf("D%06d", n), q.Time.Add(time.Duration(n)*time.Second)
@@ -126,13 +126,13 @@ func (w *world) decide(t testing.TB, q gate.Question) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec := gate.Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: q.Call.ID, Kind: "call",
+	rec := terms.Record{Type: "intent", Time: q.Time, ID: q.ID, CallID: q.Call.ID, Kind: "call",
 		Principal: q.Call.Principal.ID, Tool: q.Call.Tool.Name, Tier: d.Tier.String(),
 		Failed: d.Failed, Denied: d.Denied, Revision: d.Revision, Input: d.Input, Masked: d.Masked}
 	if !d.Allow {
 		rec.Type = "refused"
 	}
-	if q.Kind == gate.KindOperation {
+	if q.Kind == terms.KindOperation {
 		rec.Kind, rec.Op, rec.Phase = "operation", q.Op.Import(), q.Phase.String()
 	}
 	w.records = append(w.records, rec)
@@ -141,14 +141,14 @@ func (w *world) decide(t testing.TB, q gate.Question) bool {
 }
 
 // run makes a call, and the operations of it that it comes to.
-func (w *world) run(t testing.TB, q gate.Question, ops ...[]string) bool {
+func (w *world) run(t testing.TB, q terms.Question, ops ...[]string) bool {
 	t.Helper()
 	if !w.decide(t, q) {
 		return false
 	}
 	for _, argv := range ops {
 		op := q
-		op.Kind, op.Phase = gate.KindOperation, gate.PhaseEffect
+		op.Kind, op.Phase = terms.KindOperation, terms.PhaseEffect
 		op.Node = &w.inv.Nodes[0]
 		if slices.Contains(q.Call.Targets.Nodes, "pve2") {
 			op.Node = &w.inv.Nodes[1]
@@ -161,7 +161,7 @@ func (w *world) run(t testing.TB, q gate.Question, ops ...[]string) bool {
 			cmd := shell.Lowerer{}.Argv(argv)
 			op.Op, op.Cmd = abi.SSHExec{OnNode: abi.OnNode{Node: op.Node.Name}, Argv: argv}, &cmd
 		}
-		op.Facts = gate.Facts{}
+		op.Facts = terms.Facts{}
 		w.decide(t, op)
 	}
 	return true
@@ -185,7 +185,7 @@ func (w *world) anything(t testing.TB, r *rand.Rand, n int) {
 	mine := w.inv.Tools[r.IntN(len(w.inv.Tools)):]
 	mine = mine[:min(len(mine), 1+r.IntN(8))]
 	for range n {
-		who := gate.Principal{ID: pick("demo", "demo", "demo", "eve", "nobody"),
+		who := terms.Principal{ID: pick("demo", "demo", "demo", "eve", "nobody"),
 			Auth: pick("config", "config", "token", "oidc"), Roles: []string{}}
 		tool := mine[r.IntN(len(mine))]
 		if who.ID != "demo" || r.IntN(8) == 0 {
@@ -195,7 +195,7 @@ func (w *world) anything(t testing.TB, r *rand.Rand, n int) {
 		if slices.Contains(tool.TargetKinds, "vmids") {
 			guest = pick("101", "102", "103", "104", "105")
 		}
-		if slices.Contains(tool.Commands, gate.CallersText) {
+		if slices.Contains(tool.Commands, terms.CallersText) {
 			text = pick(scripts...)
 		}
 		q := w.call(t, who, tool, pick("pve1", "pve1", "pve2"), guest, text)
@@ -203,8 +203,8 @@ func (w *world) anything(t testing.TB, r *rand.Rand, n int) {
 		q.Call.Targets.GuestPaths = []string{"/" + pick(hostile...)}
 		q.Call.Planning = r.IntN(6) == 0
 		if r.IntN(3) == 0 {
-			q.Call.Confirmation = gate.Confirmation{State: "approved", By: "ann", Channel: "cli",
-				Answers: []gate.Yes{{By: "ann", Channel: "cli"}}}
+			q.Call.Confirmation = terms.Confirmation{State: "approved", By: "ann", Channel: "cli",
+				Answers: []terms.Yes{{By: "ann", Channel: "cli"}}}
 		}
 		if text != "" {
 			w.run(t, q, []string{""})

@@ -11,8 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/caponier-mcp/caponier/host/egress"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // counted is what a count found.
@@ -22,13 +22,13 @@ type counted struct {
 	stamp       string // of what decisions read
 }
 
-// Take implements gate.Ledger as the embedded store does, in one round trip.
-func (s *Store) Take(ctx context.Context, c *gate.Call) (gate.Counts, func(), error) {
+// Take implements terms.Ledger as the embedded store does, in one round trip.
+func (s *Store) Take(ctx context.Context, c *terms.Call) (terms.Counts, func(), error) {
 	keys, began, before := store.Keys(c), time.Now(), s.wall()
 	// each key of a principal names it, so that one lock holds for all of them
 	got, giveBack, err := s.count(ctx, keys[:1], keys, c.Principal.ID)
 	if err != nil {
-		return gate.Counts{}, nil, err
+		return terms.Counts{}, nil, err
 	}
 	s.setSkew(s.clocks(before, got.now))
 	s.noteStamp(ctx, got.stamp, began)

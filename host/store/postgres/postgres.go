@@ -24,10 +24,10 @@ import (
 	"github.com/caponier-mcp/caponier/host/blob"
 	"github.com/caponier-mcp/caponier/host/egress"
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/lease"
 	"github.com/caponier-mcp/caponier/host/store"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/undo"
 )
 
@@ -70,7 +70,7 @@ type view struct {
 }
 
 var (
-	_ gate.Ledger    = (*Store)(nil)
+	_ terms.Ledger   = (*Store)(nil)
 	_ approval.Store = (*Store)(nil)
 	_ blob.Index     = (*Store)(nil)
 	_ egress.Ledger  = (*Store)(nil)

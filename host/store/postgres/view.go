@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/caponier-mcp/caponier/host/freeze"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // What decides nothing, such as a list of tools, may be as old as maxOld. A decision that waited
@@ -34,9 +34,9 @@ type lookKey struct{}
 
 // Look returns the context of one decision, which reads once what is frozen and which tokens hold:
 // with the counts of a call, or else now.
-func (s *Store) Look(ctx context.Context, q gate.Question) context.Context {
+func (s *Store) Look(ctx context.Context, q terms.Question) context.Context {
 	ctx = context.WithValue(ctx, lookKey{}, &look{})
-	if q.Kind != gate.KindCall {
+	if q.Kind != terms.KindCall {
 		_, _ = s.view(ctx) // who needs it gets the error
 	}
 	return ctx

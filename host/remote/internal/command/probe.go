@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // probeWords are words that shells which are not POSIX read differently inside single quotes: fish
@@ -57,7 +57,7 @@ func probe(ctx context.Context, c *conn.Conn, what, text string) (Ended, error) 
 	}
 	defer s.Close()
 	e, err := start(ctx, s, Command{Text: text, Max: probeLimit}, &effect.Pledge{})
-	if op := (*gate.OpError)(nil); errors.As(err, &op) && op.Code == "lost" {
+	if op := (*terms.OpError)(nil); errors.As(err, &op) && op.Code == "lost" {
 		return e, fmt.Errorf("probing %s: %s", what, op.Message)
 	} else if op != nil {
 		return e, effect.Failed(op.Code,

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -41,7 +41,7 @@ func (w *way) connect(ctx context.Context) (*dialed, error) {
 	var wrong error // the first key that was not the pinned one
 	for attempt := 1; ; attempt++ {
 		d, err := w.connectOnce(ctx)
-		op, other := (*gate.OpError)(nil), (*otherKind)(nil)
+		op, other := (*terms.OpError)(nil), (*otherKind)(nil)
 		if errors.As(err, &other) && ctx.Err() == nil {
 			wrong = cmp.Or(wrong, err)
 			if w.kinds[other.pin]++; w.kinds[other.pin] < len(kinds) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/fair"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // forOthers is how many of the open sessions of a node one principal leaves to the others.
@@ -268,7 +268,7 @@ func (c *Conn) alive() bool { return c.cause.Load() == nil && !c.firm.dead.Load(
 // jitter; until then callers get the last error at once.
 func (n *Node) dial() {
 	d, err := effect.Guarded(func() (*dialed, error) { return n.way.connect(n.pool.ctx) })
-	if op := (*gate.OpError)(nil); errors.As(err, &op) {
+	if op := (*terms.OpError)(nil); errors.As(err, &op) {
 		err = effect.Failed(op.Code, "node %s: %s", n.Name, op.Message)
 	} else if err != nil {
 		err = effect.Failed("internal", "node %s: %v", n.Name, err)

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"go.uber.org/goleak"
 )
 
@@ -38,8 +38,8 @@ func TestPrincipalsTakeTurns(t *testing.T) {
 		if who == 'd' || i == 7 {
 			gaveUp.Go(func() {
 				_, err := n.Acquire(impatient, string(who))
-				op := (*gate.OpError)(nil)
-				if !errors.As(err, &op) || op.Code != "cancelled" || op.Outcome != gate.Failed ||
+				op := (*terms.OpError)(nil)
+				if !errors.As(err, &op) || op.Code != "cancelled" || op.Outcome != terms.Failed ||
 					!strings.Contains(op.Message, "nothing was sent") {
 					t.Errorf("gave up with %v", err)
 				}

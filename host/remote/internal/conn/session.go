@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -41,7 +41,7 @@ func (n *Node) Session(
 		if err == nil {
 			return s, nil
 		}
-		op, full := (*gate.OpError)(nil), (*ssh.OpenChannelError)(nil)
+		op, full := (*terms.OpError)(nil), (*ssh.OpenChannelError)(nil)
 		refused := errors.As(err, &full) // to open one more channel; nothing was sent on it
 		if refused && attempt >= 3 {
 			c.shrink()

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // LookFirst ends the message of an operation whose effect is unknown.
@@ -17,20 +17,20 @@ const LookFirst = "it may have been done: look before you repeat it"
 
 // Failed is an operation that had no effect on the node, or whose effect is known and named in the
 // message.
-func Failed(code, format string, args ...any) *gate.OpError {
-	return &gate.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: gate.Failed}
+func Failed(code, format string, args ...any) *terms.OpError {
+	return &terms.OpError{Code: code, Message: fmt.Sprintf(format, args...), Outcome: terms.Failed}
 }
 
 // Unknown is an operation whose request was sent and that may have been done.
-func Unknown(code, format string, args ...any) *gate.OpError {
+func Unknown(code, format string, args ...any) *terms.OpError {
 	e := Failed(code, format, args...)
-	e.Outcome = gate.Unknown
+	e.Outcome = terms.Unknown
 	return e
 }
 
 // Stopped says why ctx ended: its time is over, or its caller cancelled it.
 func Stopped(ctx context.Context) (code, why string) {
-	budget := (*gate.BudgetError)(nil)
+	budget := (*terms.BudgetError)(nil)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.As(context.Cause(ctx), &budget) {
 		return "timeout", "timed out"
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // A caller that gives up learns whether the request was sent: Failed is said only if it never will
@@ -17,11 +17,11 @@ func TestACallerThatGivesUpLearnsWhatTheWorkerDid(t *testing.T) {
 	for name, c := range map[string]struct {
 		sent    bool
 		result  *Result[int]
-		outcome gate.Outcome // "" for the worker's own result
+		outcome terms.Outcome // "" for the worker's own result
 		words   string
 	}{
-		"nothing was sent":                    {false, nil, gate.Failed, "not sent"},
-		"it was sent":                         {true, nil, gate.Unknown, "perhaps done"},
+		"nothing was sent":                    {false, nil, terms.Failed, "not sent"},
+		"it was sent":                         {true, nil, terms.Unknown, "perhaps done"},
 		"it was sent and has ended meanwhile": {true, &Result[int]{Value: 7}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestACallerThatGivesUpLearnsWhatTheWorkerDid(t *testing.T) {
 				}
 				return
 			}
-			op := (*gate.OpError)(nil)
+			op := (*terms.OpError)(nil)
 			if !errors.As(err, &op) || op.Outcome != c.outcome || op.Code != "cancelled" ||
 				!strings.Contains(op.Message, c.words) {
 				t.Errorf("got %v, want %s that says %q", err, c.outcome, c.words)

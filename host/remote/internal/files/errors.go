@@ -7,14 +7,14 @@ import (
 	"net"
 	"syscall"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/pkg/sftp"
 )
 
-// Error says what went wrong with a path. It returns a *gate.OpError as it is.
+// Error says what went wrong with a path. It returns a *terms.OpError as it is.
 func Error(what, path string, err error) error {
-	op := (*gate.OpError)(nil)
+	op := (*terms.OpError)(nil)
 	if err == nil {
 		return nil
 	}

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // StagePrefix begins the name of a staging directory, and PartialPrefix that of what is being
@@ -34,7 +34,7 @@ type Record struct {
 	// the record is gone with it, or stays since a request may be under way that makes it.
 	Made    func(node, name string) error
 	Removed func(node, name string)
-	Dead    func(ctx context.Context) ([]gate.StageDir, error)
+	Dead    func(ctx context.Context) ([]terms.StageDir, error)
 	Missing func(node, name string) (forgotten bool)
 }
 
@@ -46,13 +46,13 @@ type Ledger struct {
 	process string // 8 hexadecimal digits
 
 	mu  sync.Mutex // guards the following
-	use map[gate.StageDir]bool
+	use map[terms.StageDir]bool
 }
 
 // NewLedger returns an empty ledger. host is 8 hexadecimal digits, or "" for random ones.
 func NewLedger(host string, r Record) *Ledger {
 	host = cmp.Or(host, randomHex(4))
-	return &Ledger{record: r, host: host, process: randomHex(4), use: map[gate.StageDir]bool{}}
+	return &Ledger{record: r, host: host, process: randomHex(4), use: map[terms.StageDir]bool{}}
 }
 
 func randomHex(bytes int) string {
@@ -65,7 +65,7 @@ func randomHex(bytes int) string {
 func (l *Ledger) Unique() string { return l.host + l.process + randomHex(8) }
 
 // own records something temporary before it is made.
-func (l *Ledger) own(at gate.StageDir) error {
+func (l *Ledger) own(at terms.StageDir) error {
 	l.mu.Lock()
 	l.use[at] = true
 	l.mu.Unlock()
@@ -85,7 +85,7 @@ func (l *Ledger) own(at gate.StageDir) error {
 }
 
 // Disown ends the use of something temporary, which is gone or else to be cleaned.
-func (l *Ledger) Disown(at gate.StageDir, gone bool) {
+func (l *Ledger) Disown(at terms.StageDir, gone bool) {
 	l.mu.Lock()
 	if l.use[at] = false; gone {
 		delete(l.use, at)
@@ -99,7 +99,7 @@ func (l *Ledger) Disown(at gate.StageDir, gone bool) {
 // Missing notes that something temporary, which is not in use, was looked for and is not there. A
 // file of the workspace is then gone. A directory of a node stays recorded as long as a request may
 // be under way that makes it.
-func (l *Ledger) Missing(at gate.StageDir) {
+func (l *Ledger) Missing(at terms.StageDir) {
 	switch {
 	case at.Node == "" || l.record.Missing == nil:
 		l.Disown(at, true)
@@ -111,7 +111,7 @@ func (l *Ledger) Missing(at gate.StageDir) {
 }
 
 // InUse reports whether this process uses something temporary that it recorded.
-func (l *Ledger) InUse(at gate.StageDir) bool {
+func (l *Ledger) InUse(at terms.StageDir) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.use[at]
@@ -119,7 +119,7 @@ func (l *Ledger) InUse(at gate.StageDir) bool {
 
 // Leftovers lists what is recorded and not in use: what processes that have ended made, and what
 // this process made and could not remove.
-func (l *Ledger) Leftovers(ctx context.Context) (all []gate.StageDir, err error) {
+func (l *Ledger) Leftovers(ctx context.Context) (all []terms.StageDir, err error) {
 	if l.record.Dead != nil {
 		all, err = l.record.Dead(ctx)
 	}
@@ -135,7 +135,7 @@ func (l *Ledger) Leftovers(ctx context.Context) (all []gate.StageDir, err error)
 
 // CheckLeftover refuses names that this package does not make, what is not recorded, and what is in
 // use.
-func (l *Ledger) CheckLeftover(ctx context.Context, at gate.StageDir) error {
+func (l *Ledger) CheckLeftover(ctx context.Context, at terms.StageDir) error {
 	m := ours.FindStringSubmatch(path.Base(at.Dir))
 	switch {
 	case m == nil || path.Clean(at.Dir) != at.Dir || path.IsAbs(at.Dir) != (at.Node != ""):

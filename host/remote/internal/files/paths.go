@@ -13,8 +13,8 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/pkg/sftp"
 )
@@ -116,9 +116,9 @@ func (f *Session) Lstat(p string) (fs.FileInfo, error) {
 
 // Look finds the facts of a path. A path that is to be removed keeps its last part: the link itself
 // is removed, not what it points to.
-func (f *Session) Look(p string, follow bool) (gate.FileFacts, fs.FileInfo, error) {
+func (f *Session) Look(p string, follow bool) (terms.FileFacts, fs.FileInfo, error) {
 	if _, err := cleanRemote(p); err != nil {
-		return gate.FileFacts{}, nil, err
+		return terms.FileFacts{}, nil, err
 	}
 	var real string
 	var info fs.FileInfo
@@ -132,15 +132,15 @@ func (f *Session) Look(p string, follow bool) (gate.FileFacts, fs.FileInfo, erro
 		}
 	}
 	if err != nil || info == nil {
-		return gate.FileFacts{RealPath: real}, nil, err
+		return terms.FileFacts{RealPath: real}, nil, err
 	}
-	return gate.FileFacts{RealPath: real, Exists: true, Type: Kind(info),
+	return terms.FileFacts{RealPath: real, Exists: true, Type: Kind(info),
 		Bytes: max(info.Size(), 0), Mode: uint32(info.Mode().Perm())}, info, nil
 }
 
 // LookBelow is [Session.Look] for a file above which directories may be missing. Its real path is
 // then below that of the lowest directory that is there.
-func (f *Session) LookBelow(p string) (gate.FileFacts, fs.FileInfo, error) {
+func (f *Session) LookBelow(p string) (terms.FileFacts, fs.FileInfo, error) {
 	facts, info, err := f.Look(p, true)
 	for dir := p; errors.Is(err, fs.ErrNotExist) && dir != "/"; {
 		dir = path.Dir(dir)

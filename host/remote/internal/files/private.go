@@ -6,15 +6,15 @@ import (
 	"io/fs"
 	"path"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/pkg/sftp"
 )
 
 // MakePrivate makes a directory that only the login user can enter. It is recorded before it is
 // there. A process that opened it before its mode was set still cannot find a name in it.
 func (f *Session) MakePrivate(dir string) error {
-	made, at := f.Node.made, gate.StageDir{Node: f.Node.Name, Dir: dir}
+	made, at := f.Node.made, terms.StageDir{Node: f.Node.Name, Dir: dir}
 	if err := made.own(at); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (f *Session) Discard(dir string) {
 	ctx, cancel := context.WithTimeout(n.Context(), n.stall)
 	defer cancel()
 	_, err := effect.Guarded(func() (any, error) { return nil, f.Clear(ctx, dir, 0) })
-	n.made.Disown(gate.StageDir{Node: n.Name, Dir: dir}, err == nil)
+	n.made.Disown(terms.StageDir{Node: n.Name, Dir: dir}, err == nil)
 }
 
 // Clear removes a directory of ours with the files in it, and returns nil when it is gone, perhaps

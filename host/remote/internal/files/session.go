@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/command"
 	"github.com/caponier-mcp/caponier/host/remote/internal/conn"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
 )
@@ -258,7 +258,7 @@ func (f *Session) watchStall() {
 // With runs fn against the SFTP session of n. It returns at once when ctx ends; fn ends soon after,
 // since every step of it has a watchdog. An fn that changes a file asks p before the request that
 // shows, and must not send it when p refuses. A session that is lost before that is opened again
-// once, for all of fn. The error is a *gate.OpError.
+// once, for all of fn. The error is a *terms.OpError.
 func With[T any](
 	ctx context.Context, n *Node, what, name string,
 	fn func(ctx context.Context, f *Session, p *effect.Pledge) (T, error),
@@ -308,7 +308,7 @@ func use[T any](ctx context.Context, f *Session, fn func() (T, error)) (T, error
 func (f *Session) explain(
 	ctx context.Context, p *effect.Pledge, what, name string, err error,
 ) error {
-	op, cause := (*gate.OpError)(nil), f.why(err)
+	op, cause := (*terms.OpError)(nil), f.why(err)
 	code, why := "", ""
 	switch {
 	case err == nil:

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/remote/internal/effect"
+	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 var plainFolder = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}$`)
@@ -151,7 +151,7 @@ func (w *Workspace) Receive(s Saving) error {
 		return Error("making local folder", dir, err)
 	}
 	partial := path.Join(dir, PartialPrefix+w.made.Unique())
-	mine := gate.StageDir{Dir: path.Join(folder(s.Principal), partial)}
+	mine := terms.StageDir{Dir: path.Join(folder(s.Principal), partial)}
 	if err := w.made.own(mine); err != nil {
 		return err
 	}

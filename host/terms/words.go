@@ -1,4 +1,8 @@
-package gate
+// Package terms is the vocabulary of the host: what its parts say to each other of a call.
+//
+// It holds the call, a question of policy, its decision and its record, and the interfaces of the
+// parts that package gate uses. It does nothing itself.
+package terms
 
 import "slices"
 
