@@ -103,11 +103,7 @@ func newDetail(c *terms.Call, d terms.Decision, key string, most int) (json.RawM
 	for id, g := range in.Guests {
 		out.Guests[id] = g.Name
 	}
-	for _, n := range c.Nodes {
-		if slices.Contains(c.Targets.Nodes, n.Name) {
-			out.Nodes = append(out.Nodes, Node{n.Name, n.Cluster, n.Host})
-		}
-	}
+	out.Nodes = nodesOf(c)
 	for _, cmd := range in.Commands {
 		shown := Command{Arg: cmd.Arg, Guest: cmd.Guest, Parsed: cmd.Parsed, Error: cmd.Error,
 			Features: cmd.Features}
@@ -133,6 +129,15 @@ func newDetail(c *terms.Call, d terms.Decision, key string, most int) (json.RawM
 			"the limits are %d and %d: do it in several calls", n, len(out.Plan), most, maxPlan)
 	}
 	return data, nil
+}
+
+func nodesOf(c *terms.Call) (all []Node) {
+	for _, n := range c.Nodes {
+		if slices.Contains(c.Targets.Nodes, n.Name) {
+			all = append(all, Node{n.Name, n.Cluster, n.Host})
+		}
+	}
+	return all
 }
 
 // Read decodes the request's Detail.

@@ -29,8 +29,8 @@ type Request struct {
 }
 
 // decode makes a request the one value that is decided, journaled and executed.
-func (o *Options) decode(ctx context.Context, st *state, req Request, c *terms.Call) error {
-	end, err := o.turn(ctx, st, c)
+func (s *state) decode(ctx context.Context, req Request, c *terms.Call) error {
+	end, err := s.turn(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (o *Options) decode(ctx context.Context, st *state, req Request, c *terms.C
 	if len(raw) == 0 || string(raw) == "null" {
 		raw = []byte("{}")
 	}
-	v, err := abi.Decode(raw, o.MaxArgs)
+	v, err := abi.Decode(raw, s.MaxArgs)
 	if err != nil {
 		return err
 	}
@@ -61,12 +61,12 @@ func (o *Options) decode(ctx context.Context, st *state, req Request, c *terms.C
 		return err
 	}
 	for _, t := range texts {
-		cmd := o.Lowerer.Script(t.Text)
+		cmd := s.Lowerer.Script(t.Text)
 		cmd.Arg, cmd.Guest, cmd.Text = t.Arg, t.Guest, t.Text
 		c.Commands = append(c.Commands, cmd)
 	}
-	if o.Files != nil && len(c.Targets.LocalPaths) > 0 {
-		if c.Files, err = o.Files(c); err != nil {
+	if s.Files != nil && len(c.Targets.LocalPaths) > 0 {
+		if c.Files, err = s.Files(c); err != nil {
 			return err
 		}
 	}

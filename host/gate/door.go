@@ -50,7 +50,7 @@ func (d *Door) Call(ctx context.Context, req Request) terms.Answer {
 	c := &terms.Call{ID: newID(d.o.Now()), Source: req.Source, Trace: req.Trace,
 		Principal: req.Principal, Tool: req.Tool, Nodes: d.o.Nodes, User: req.User,
 		Confirmation: terms.Confirmation{State: "none"}, Planning: req.Plan}
-	st := &state{current: req.Current}
+	st := &state{Options: &d.o, current: req.Current}
 	var a terms.Answer
 	wait, unrecorded := d.o.Throttle.Wait(req.Principal.ID, d.o.Now())
 	if wait > 0 { // its calls came to nothing too often: nothing is decided
@@ -79,7 +79,7 @@ func (d *Door) refuse(ctx context.Context, st *state, c *terms.Call, dec terms.D
 }
 
 func (d *Door) call(ctx context.Context, st *state, req Request, c *terms.Call) terms.Answer {
-	err := d.o.decode(ctx, st, req, c)
+	err := st.decode(ctx, req, c)
 	a := terms.Answer{CallID: c.ID, Outcome: terms.Refusal}
 	if req.Plan && d.o.Planner == nil {
 		err = errors.New("this host makes no plans")
@@ -89,8 +89,7 @@ func (d *Door) call(ctx context.Context, st *state, req Request, c *terms.Call) 
 		d.refuse(ctx, st, c, deny("arguments", err.Error()), 0, true)
 		return a
 	}
-	r := &Running{Call: c, Round: max(req.Round, 1), o: &d.o, st: st, progress: req.Progress,
-		log: req.Log}
+	r := &Running{Call: c, Round: max(req.Round, 1), st: st, progress: req.Progress, log: req.Log}
 	d.passCall(ctx, r, &a)
 	var refused *terms.Refused
 	asks := errors.As(a.Err, &refused) && refused.NeedsApproval && d.o.Confirmer != nil
@@ -101,8 +100,7 @@ func (d *Door) call(ctx context.Context, st *state, req Request, c *terms.Call) 
 		dry, p := *c, terms.Answer{Outcome: terms.Refusal}
 		dry.ID, dry.Planning = newID(d.o.Now()), true
 		p.CallID = dry.ID
-		plan := &Running{Call: &dry, Round: r.Round, o: &d.o, st: st, progress: r.progress,
-			log: r.log}
+		plan := &Running{Call: &dry, Round: r.Round, st: st, progress: r.progress, log: r.log}
 		if d.passCall(ctx, plan, &p); p.Plan == nil || p.Err != nil {
 			return p // refused, waits for an answer, or nothing above green is left to do
 		}
@@ -138,7 +136,7 @@ func (d *Door) passPlan(ctx context.Context, r *Running, a *terms.Answer) {
 	}
 	a.Plan = c.Plan
 	q := terms.Question{Kind: terms.KindPlan, Call: &c, Steps: r.steps}
-	if _, a.Err = pass(ctx, &d.o, r.st, q, keep); a.Err != nil {
+	if _, a.Err = pass(ctx, r.st, q, keep); a.Err != nil {
 		a.Outcome = terms.Refusal
 	}
 }
@@ -162,7 +160,7 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *terms.Answer) {
 			int64(len(out.JSON)), r.refusals, &notes, out.Hits
 		return out, err
 	}
-	_, a.Err = pass(ctx, &d.o, r.st, terms.Question{Kind: terms.KindCall, Call: r.Call}, run)
+	_, a.Err = pass(ctx, r.st, terms.Question{Kind: terms.KindCall, Call: r.Call}, run)
 	if a.Outcome == terms.Planned {
 		d.passPlan(ctx, r, a)
 	}
@@ -196,6 +194,6 @@ func (d *Door) Visible(ctx context.Context, p terms.Principal, source string, t 
 	q := terms.Question{ID: "list", Kind: terms.KindVisible, Call: &terms.Call{Source: source,
 		Principal: p, Tool: t,
 		Targets: on, Nodes: d.o.Nodes}}
-	dec, _ := d.o.decide(ctx, new(state), &q)
+	dec, _ := (&state{Options: &d.o}).decide(ctx, &q)
 	return dec.Allow
 }

@@ -36,6 +36,7 @@ type Options struct {
 
 // state is what a door knows of a call beside it. A call and its dry run share one.
 type state struct {
+	*Options
 	current   func(context.Context) error // of the request
 	spent     atomic.Int64                // nanoseconds for which the host computed
 	unwritten atomic.Bool                 // an outcome could not be journaled

@@ -18,20 +18,20 @@ import (
 // that was decided, journal the outcome. Each error before act is a refusal. An outcome that could
 // not be journaled is noted in the call. Act may fill in its record: without an outcome there, the
 // error is it.
-func pass[T any](ctx context.Context, o *Options, st *state, q terms.Question,
+func pass[T any](ctx context.Context, s *state, q terms.Question,
 	act func(context.Context, terms.Question, terms.Decision, *terms.Record) (T, error),
 ) (result T, err error) {
-	q.ID, q.Time = newID(o.Now()), o.Now()
-	dec, giveBack := o.decide(ctx, st, &q)
+	q.ID, q.Time = newID(s.Now()), s.Now()
+	dec, giveBack := s.decide(ctx, &q)
 	rec := terms.NewRecord(q, dec)
-	if dec.NeedsApproval && o.Confirmer != nil || waits(dec) { // refused for now
+	if dec.NeedsApproval && s.Confirmer != nil || waits(dec) { // refused for now
 		rec.Outcome = terms.Waits
 	}
 	// One sync covers every intent before it, the call's included. So only what can have an effect
 	// waits for the disk.
 	durable := dec.Allow && q.Kind == terms.KindOperation && dec.Tier != terms.Green &&
 		!q.Call.Planning
-	if err := o.Journal.Intent(ctx, rec, durable); err != nil && dec.Allow {
+	if err := s.Journal.Intent(ctx, rec, durable); err != nil && dec.Allow {
 		dec = deny("journal.unavailable",
 			"the journal cannot be written, so nothing may be done: "+err.Error())
 	}
@@ -39,14 +39,14 @@ func pass[T any](ctx context.Context, o *Options, st *state, q terms.Question,
 		giveBack()
 		return result, refused(rec, dec)
 	}
-	began := o.Now()
+	began := s.Now()
 	rec.Outcome, rec.Input, rec.Masked = "", nil, false
 	result, err = guarded(ctx, q, dec, &rec, act)
 	outcome, code := terms.Ended(err)
-	rec.Type, rec.Time, rec.DurationUS = "outcome", o.Now(), o.Now().Sub(began).Microseconds()
+	rec.Type, rec.Time, rec.DurationUS = "outcome", s.Now(), s.Now().Sub(began).Microseconds()
 	rec.Outcome, rec.Code = cmp.Or(rec.Outcome, outcome), code
-	if o.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil {
-		st.unwritten.Store(true)
+	if s.Journal.Outcome(context.WithoutCancel(ctx), rec) != nil {
+		s.unwritten.Store(true)
 	}
 	return result, err
 }
@@ -67,7 +67,7 @@ func guarded[T any](ctx context.Context, q terms.Question, dec terms.Decision, r
 }
 
 // decide turns every way of not getting an answer into a refusal. Q becomes what was decided.
-func (o *Options) decide(ctx context.Context, st *state, q *terms.Question) (dec terms.Decision,
+func (s *state) decide(ctx context.Context, q *terms.Question) (dec terms.Decision,
 	giveBack func()) {
 	giveBack = func() {}
 	defer func() {
@@ -75,24 +75,24 @@ func (o *Options) decide(ctx context.Context, st *state, q *terms.Question) (dec
 			dec = deny("policy.panic", fmt.Sprint("the policy engine panicked: ", p))
 		}
 	}()
-	if t := q.Call.Tool; o.HiddenReason != nil && o.HiddenReason(t) != "" {
-		why := t.Name + " is not offered by this host: it " + o.HiddenReason(t)
+	if t := q.Call.Tool; s.HiddenReason != nil && s.HiddenReason(t) != "" {
+		why := t.Name + " is not offered by this host: it " + s.HiddenReason(t)
 		return deny("withheld", why), giveBack
 	}
-	if o.Look != nil && q.Kind != terms.KindVisible {
-		ctx = o.Look(ctx, *q)
+	if s.Look != nil && q.Kind != terms.KindVisible {
+		ctx = s.Look(ctx, *q)
 	}
 	if q.Kind == terms.KindCall {
-		counts, back, err := o.Ledger.Take(ctx, q.Call)
+		counts, back, err := s.Ledger.Take(ctx, q.Call)
 		if err != nil {
 			return deny("ledger.unavailable", "calls cannot be counted: "+err.Error()), giveBack
 		}
 		q.Facts.Counts, giveBack = counts, back
 	}
-	dec, err := o.answer(ctx, st, q)
-	if len(dec.Guests) > 0 && o.Guests != nil && q.Kind != terms.KindVisible {
-		q.Facts.Guests = o.Guests(ctx, *q, dec) // which takes time
-		dec, err = o.answer(ctx, st, q)
+	dec, err := s.answer(ctx, q)
+	if len(dec.Guests) > 0 && s.Guests != nil && q.Kind != terms.KindVisible {
+		q.Facts.Guests = s.Guests(ctx, *q, dec) // which takes time
+		dec, err = s.answer(ctx, q)
 	}
 	switch {
 	case err != nil:
@@ -110,34 +110,33 @@ func (o *Options) decide(ctx context.Context, st *state, q *terms.Question) (dec
 }
 
 // answer has the question decided in a turn of its principal, as everything is then.
-func (o *Options) answer(ctx context.Context, st *state, q *terms.Question) (terms.Decision,
-	error) {
-	end, err := o.turn(ctx, st, q.Call)
+func (s *state) answer(ctx context.Context, q *terms.Question) (terms.Decision, error) {
+	end, err := s.turn(ctx, q.Call)
 	if err != nil {
 		return terms.Decision{}, err
 	}
 	defer end()
-	if q.Time, q.Mode = o.Now(), o.Mode(ctx); st.current != nil {
-		if err := st.current(ctx); err != nil {
+	if q.Time, q.Mode = s.Now(), s.Mode(ctx); s.current != nil {
+		if err := s.current(ctx); err != nil {
 			return deny("revoked", "the call may not go on: "+err.Error()), nil
 		}
 	}
-	return o.Decider.Decide(ctx, *q)
+	return s.Decider.Decide(ctx, *q)
 }
 
 // turn waits until the host may compute for the call. The call is charged until end is called.
-func (o *Options) turn(ctx context.Context, st *state, c *terms.Call) (end func(), err error) {
+func (s *state) turn(ctx context.Context, c *terms.Call) (end func(), err error) {
 	who := c.Principal.ID
-	if o.Turns != nil {
-		if err := o.Turns.Acquire(ctx, who); err != nil {
+	if s.Turns != nil {
+		if err := s.Turns.Acquire(ctx, who); err != nil {
 			return nil, err
 		}
 	}
-	began := o.Now()
+	began := s.Now()
 	return func() {
-		st.spent.Add(int64(o.Now().Sub(began)))
-		if o.Turns != nil {
-			o.Turns.Release(who)
+		s.spent.Add(int64(s.Now().Sub(began)))
+		if s.Turns != nil {
+			s.Turns.Release(who)
 		}
 	}, nil
 }

@@ -91,7 +91,7 @@ func (r *Running) operate(ctx context.Context, op abi.Op) (terms.Result, error) 
 	if err != nil {
 		return terms.Result{}, err
 	}
-	exec := r.o.Executors[op.Import()]
+	exec := r.st.Executors[op.Import()]
 	if exec == nil {
 		return terms.Result{}, &abi.RequestError{Field: "import",
 			Message: op.Import() + " is not available on this host"}
@@ -123,7 +123,7 @@ func (r *Running) lookup(ctx context.Context, exec terms.Executor, q *terms.Ques
 		return exec.Lookup(ctx, q)
 	}
 	q.Phase = terms.PhaseLookup
-	facts, err := pass(ctx, r.o, r.st, *q, look)
+	facts, err := pass(ctx, r.st, *q, look)
 	if n := q.Op.NodeName(); r.Call.Planning && facts.Touches != nil {
 		facts.Touches = append(slices.Clone(r.touched[n]), facts.Touches...)
 		if r.touched == nil {
@@ -165,7 +165,7 @@ func (r *Running) effect(ctx context.Context, exec terms.Executor, q terms.Quest
 		rec.Exit, rec.Bytes, rec.SHA256, rec.Hits = res.Exit, res.Bytes, res.SHA256, res.Hits
 		return res, err
 	}
-	return pass(ctx, r.o, r.st, q, act)
+	return pass(ctx, r.st, q, act)
 }
 
 // question returns the question of an operation, with its node and its lowered command.
@@ -178,10 +178,10 @@ func (r *Running) question(op abi.Op) (terms.Question, error) {
 	}
 	switch op := op.(type) {
 	case abi.SSHExec:
-		cmd := r.o.Lowerer.Argv(op.Argv)
+		cmd := r.st.Lowerer.Argv(op.Argv)
 		q.Cmd = &cmd
 	case abi.SSHScript:
-		cmd := r.o.Lowerer.Script(op.Script)
+		cmd := r.st.Lowerer.Script(op.Script)
 		q.Cmd = &cmd
 	}
 	return q, nil
@@ -323,7 +323,7 @@ func (r *Running) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	r.ended.Store(true)
-	for _, e := range r.o.ends {
+	for _, e := range r.st.ends {
 		e.End(ctx, r.Call)
 	}
 }

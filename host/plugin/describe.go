@@ -94,10 +94,8 @@ func (e Entry) Tools() ([]*terms.Tool, error) {
 	case !version.MatchString(d.Version):
 		return fail(fmt.Errorf("version %q: want 1 to 64 of A-Z a-z 0-9 . + -", d.Version))
 	case e.Name != d.Name || e.Version != d.Version:
-		return fail(
-			fmt.Errorf("name and version are %s %s, but describe says %s %s", e.Name, e.Version,
-				d.Name, d.Version),
-		)
+		return fail(fmt.Errorf("name and version are %s %s, but describe says %s %s", e.Name,
+			e.Version, d.Name, d.Version))
 	case !fileName.MatchString(e.File) || !strings.HasSuffix(e.File, ".wasm"):
 		return fail(fmt.Errorf("file %q: want a plain file name that ends in .wasm", e.File))
 	case !digestForm.MatchString(e.Digest):
@@ -123,10 +121,7 @@ func (e Entry) Tools() ([]*terms.Tool, error) {
 			t.Plans = d.Minor >= 2
 			tools = append(tools, t)
 		}
-		slices.SortFunc(tools, func(a, b *terms.Tool) int {
-			return strings.Compare(a.Name,
-				b.Name)
-		})
+		slices.SortFunc(tools, func(a, b *terms.Tool) int { return cmp.Compare(a.Name, b.Name) })
 		all = append(all, tools...)
 	}
 	return all, nil
