@@ -106,7 +106,7 @@ func (h *hostile) call() terms.Answer {
 	if !h.inCall {
 		h.strike()
 	}
-	return door.Call(bg, gate.Request{Source: "cli", Tool: tool,
+	return door.Call(bg, terms.Request{Source: "cli", Tool: tool,
 		Principal: terms.Principal{ID: "a"}})
 }
 

@@ -212,7 +212,7 @@ func TestRecordsHoldNoOutput(t *testing.T) {
 	}
 	a := door.Call(
 		bg,
-		gate.Request{
+		terms.Request{
 			Source:    "cli",
 			Principal: terms.Principal{ID: "agent-a"},
 			Tool:      tool,

@@ -190,7 +190,7 @@ func (w *world) ask(op abi.HTTPRequest) (v abi.HTTPResponse, err error) {
 		}),
 	)
 	a := d.Call(context.Background(),
-		gate.Request{Source: "cli", Principal: terms.Principal{ID: "p"}, Tool: tool})
+		terms.Request{Source: "cli", Principal: terms.Principal{ID: "p"}, Tool: tool})
 	if a.Err != nil {
 		w.t.Fatal(a.Err)
 	}

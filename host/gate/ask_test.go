@@ -85,8 +85,9 @@ func TestRoundsAreCountedFromOne(t *testing.T) {
 			return terms.Output{JSON: json.RawMessage(`{}`)}, nil
 		}
 		w.door().
-			Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
-				Tool: tool(), Round: given})
+			Call(context.Background(), terms.Request{Source: "cli",
+				Principal: terms.Principal{ID: "p"},
+				Tool:      tool(), Round: given})
 		if got != want {
 			t.Errorf("round %d arrived as %d, want %d", given, got, want)
 		}
@@ -110,7 +111,7 @@ func TestAPluginIsToldOnlyOfNodesThatItsCallerMaySee(t *testing.T) {
 		}
 		d.Call(
 			context.Background(),
-			Request{Source: "cli", Principal: terms.Principal{ID: id}, Tool: tool()},
+			terms.Request{Source: "cli", Principal: terms.Principal{ID: id}, Tool: tool()},
 		)
 		return strings.Join(told, " ")
 	}

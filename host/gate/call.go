@@ -11,25 +11,8 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// Request is a tool call as it arrived.
-type Request struct {
-	Source    string
-	Trace     string // W3C traceparent of the client, or ""; not decided on
-	Principal terms.Principal
-	Tool      *terms.Tool
-	Arguments []byte // a JSON object; empty or null for none
-	Round     int    // 1 more each time that the call's questions were answered; 0 is 1
-	Plan      bool   // only plan the call
-	// Current reports why the call may not go on: its credential was revoked, or its tool left the
-	// lock. It is asked before each decision. Nil: nothing can be revoked.
-	Current  func(context.Context) error
-	User     terms.User                                // nil if the client cannot ask one
-	Progress func(done, total float64, message string) // may be nil
-	Log      func(level int, message string)           // may be nil
-}
-
 // decode makes a request the one value that is decided, journaled and executed.
-func (s *state) decode(ctx context.Context, req Request, c *terms.Call) error {
+func (s *state) decode(ctx context.Context, req terms.Request, c *terms.Call) error {
 	end, err := s.turn(ctx, c)
 	if err != nil {
 		return err

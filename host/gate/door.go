@@ -46,7 +46,7 @@ func New(o Options, runner Runner) *Door {
 
 // Call takes a request through the door: decode, decide, wait for a person where policy asks for
 // one and decide again, run. It always returns an Answer.
-func (d *Door) Call(ctx context.Context, req Request) terms.Answer {
+func (d *Door) Call(ctx context.Context, req terms.Request) terms.Answer {
 	c := &terms.Call{ID: newID(d.o.Now()), Source: req.Source, Trace: req.Trace,
 		Principal: req.Principal, Tool: req.Tool, Nodes: d.o.Nodes, User: req.User,
 		Confirmation: terms.Confirmation{State: "none"}, Planning: req.Plan}
@@ -78,7 +78,7 @@ func (d *Door) refuse(ctx context.Context, st *state, c *terms.Call, dec terms.D
 	return rec
 }
 
-func (d *Door) call(ctx context.Context, st *state, req Request, c *terms.Call) terms.Answer {
+func (d *Door) call(ctx context.Context, st *state, req terms.Request, c *terms.Call) terms.Answer {
 	err := st.decode(ctx, req, c)
 	a := terms.Answer{CallID: c.ID, Outcome: terms.Refusal}
 	if req.Plan && d.o.Planner == nil {
@@ -169,9 +169,7 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *terms.Answer) {
 // run runs the plugin within the budget of the call.
 func (d *Door) run(ctx context.Context, r *Running, dec terms.Decision) (terms.Output, error) {
 	c, t := r.Call, r.Call.Tool
-	r.Nodes = slices.DeleteFunc(append([]terms.Node{}, d.o.Nodes...), func(n terms.Node) bool {
-		return !d.Visible(ctx, c.Principal, c.Source, t, terms.Targets{Nodes: []string{n.Name}})
-	})
+	r.Nodes = d.nodes(ctx, c)
 	limit := t.Budget
 	if o := dec.Obligations.Timeout; limit <= 0 || o > 0 && o < limit {
 		limit = o
@@ -187,13 +185,29 @@ func (d *Door) run(ctx context.Context, r *Running, dec terms.Decision) (terms.O
 	return out, err
 }
 
+// nodes returns the nodes that the plugin of a call is told of.
+func (d *Door) nodes(ctx context.Context, c *terms.Call) (seen []terms.Node) {
+	o, mode := d.o, d.o.Mode(ctx) // one for all of them
+	o.Mode = func(context.Context) terms.Mode { return mode }
+	for _, n := range o.Nodes {
+		if o.sees(ctx, c.Principal, c.Source, c.Tool, terms.Targets{Nodes: []string{n.Name}}) {
+			seen = append(seen, n)
+		}
+	}
+	return seen
+}
+
 // Visible reports whether the principal may see the tool in a list, and among its targets the node
 // or guest that on names. It is decided but not journaled, since a list has no effect.
 func (d *Door) Visible(ctx context.Context, p terms.Principal, source string, t *terms.Tool,
 	on terms.Targets) bool {
+	return d.o.sees(ctx, p, source, t, on)
+}
+
+func (o *Options) sees(ctx context.Context, p terms.Principal, source string, t *terms.Tool,
+	on terms.Targets) bool {
 	q := terms.Question{ID: "list", Kind: terms.KindVisible, Call: &terms.Call{Source: source,
-		Principal: p, Tool: t,
-		Targets: on, Nodes: d.o.Nodes}}
-	dec, _ := (&state{Options: &d.o}).decide(ctx, &q)
+		Principal: p, Tool: t, Targets: on, Nodes: o.Nodes}}
+	dec, _ := (&state{Options: o}).decide(ctx, &q)
 	return dec.Allow
 }

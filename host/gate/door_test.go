@@ -476,7 +476,7 @@ func TestAFreezeBitesAtTheNextDecision(t *testing.T) {
 		}
 		return m
 	}
-	if a := d.Call(context.Background(), Request{Principal: terms.Principal{ID: "p"},
+	if a := d.Call(context.Background(), terms.Request{Principal: terms.Principal{ID: "p"},
 		Tool: tool()}); len(
 		a.Refused,
 	) != 1 {

@@ -87,7 +87,7 @@ func ExampleDoor_Call() {
 				Executors: map[string]terms.Executor{"ssh_exec": p}},
 			p,
 		)
-		a := door.Call(context.Background(), gate.Request{Source: "cli",
+		a := door.Call(context.Background(), terms.Request{Source: "cli",
 			Principal: terms.Principal{ID: "agent-a"}, Tool: tool})
 		for _, refused := range a.Refused {
 			fmt.Println("refused:", refused.Failed, errors.Is(refused, terms.ErrRefused))

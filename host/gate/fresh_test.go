@@ -82,7 +82,7 @@ func TestWhatArrivesWhileADecisionWaitsIsDecidedOn(t *testing.T) {
 					}
 					a := d.Call(
 						t.Context(),
-						Request{Principal: terms.Principal{ID: "p"}, Tool: tool(),
+						terms.Request{Principal: terms.Principal{ID: "p"}, Tool: tool(),
 							Current: func(context.Context) error { return revoked }},
 					)
 					if kind == terms.KindCall {

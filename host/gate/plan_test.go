@@ -107,8 +107,9 @@ func (w *world) planCall(plan bool) terms.Answer {
 	d.o.Planner = &paper{}
 	t := tool()
 	t.Plans = true
-	return d.Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
-		Tool: t, Arguments: []byte(`{}`), Plan: plan})
+	return d.Call(context.Background(), terms.Request{Source: "cli",
+		Principal: terms.Principal{ID: "p"},
+		Tool:      t, Arguments: []byte(`{}`), Plan: plan})
 }
 
 func TestAPlannedCallExecutesOnlyWhatIsGreen(t *testing.T) {
@@ -207,8 +208,9 @@ func TestAnOldPluginsPlanEndsAtItsFirstEffect(t *testing.T) {
 	w.guest = runs(func(bool) []string { return []string{"stop 1", "read 1"} })
 	d := w.door()
 	d.o.Planner = &paper{}
-	a := d.Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
-		Tool: tool(), Arguments: []byte(`{}`), Plan: true})
+	a := d.Call(context.Background(), terms.Request{Source: "cli",
+		Principal: terms.Principal{ID: "p"},
+		Tool:      tool(), Arguments: []byte(`{}`), Plan: true})
 	if a.Plan == nil || a.Plan.Digest() != "sha256:stop 1" || len(w.executed()) != 1 {
 		t.Errorf("%+v executed %v", a, w.executed())
 	}
@@ -216,7 +218,7 @@ func TestAnOldPluginsPlanEndsAtItsFirstEffect(t *testing.T) {
 
 func TestWithoutAPlannerNothingIsPlanned(t *testing.T) {
 	w := planned()
-	a := w.door().Call(context.Background(), Request{Tool: tool(), Plan: true})
+	a := w.door().Call(context.Background(), terms.Request{Tool: tool(), Plan: true})
 	if a.Err == nil || a.Outcome != terms.Refusal || len(w.executed()) > 0 {
 		t.Errorf("%+v", a)
 	}
@@ -317,7 +319,8 @@ func TestACallThatPolicyWantsPlannedIsHeldToItsPlan(t *testing.T) {
 			Obligations: terms.Obligations{Plan: true},
 		}, nil
 	}
-	if a := w.door().Call(t.Context(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
+	if a := w.door().Call(t.Context(), terms.Request{Source: "cli",
+		Principal: terms.Principal{ID: "p"},
 		Tool:      tool(),
 		Arguments: []byte(`{}`)}); a.Outcome != terms.Refusal || !errors.Is(a.Err,
 		terms.ErrPlanFirst) ||
@@ -336,8 +339,9 @@ func TestACallWithoutAPlanPaysNothingForPlans(t *testing.T) {
 		call := func() {
 			w.events, w.intents = w.events[:0], w.intents[:0]
 			w.outcomes, w.durable = w.outcomes[:0], w.durable[:0]
-			if a := d.Call(t.Context(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
-				Tool: tool(), Arguments: []byte(`{}`)}); a.Err != nil {
+			if a := d.Call(t.Context(), terms.Request{Source: "cli",
+				Principal: terms.Principal{ID: "p"},
+				Tool:      tool(), Arguments: []byte(`{}`)}); a.Err != nil {
 				t.Fatal(a.Err)
 			}
 		}
@@ -370,8 +374,9 @@ func TestAPlanCostsLittleMoreThanTheCallWithoutEffects(t *testing.T) {
 		return median(func() {
 			w.events, w.intents = w.events[:0], w.intents[:0]
 			w.outcomes, w.durable = w.outcomes[:0], w.durable[:0]
-			if a := d.Call(t.Context(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
-				Tool: known, Arguments: []byte(`{}`), Plan: plan}); a.Err != nil {
+			if a := d.Call(t.Context(), terms.Request{Source: "cli",
+				Principal: terms.Principal{ID: "p"},
+				Tool:      known, Arguments: []byte(`{}`), Plan: plan}); a.Err != nil {
 				t.Fatal(a.Err)
 			}
 		})

@@ -35,7 +35,6 @@ type Running struct {
 	Call     *terms.Call
 	Round    int          // 1, and 1 more each time that the call's questions were answered
 	Nodes    []terms.Node // of the inventory, that the plugin is told of
-	o        *Options     // of the door
 	st       *state
 	progress func(done, total float64, message string)
 	log      func(level int, message string)

@@ -26,7 +26,7 @@ func TestRefusalsOfOnePrincipalAreBounded(t *testing.T) {
 	call := func(who string) terms.Answer {
 		return d.Call(
 			context.Background(),
-			Request{
+			terms.Request{
 				Source:    "cli",
 				Principal: terms.Principal{ID: who},
 				Tool:      tool(),
@@ -64,7 +64,7 @@ func TestWhatSucceedsIsNotCountedAsARefusal(t *testing.T) {
 	w := &world{decide: allow(terms.Green)}
 	d := w.door()
 	for range fair.MaxRefusals + 10 {
-		if a := d.Call(context.Background(), Request{Source: "cli",
+		if a := d.Call(context.Background(), terms.Request{Source: "cli",
 			Principal: terms.Principal{ID: "p"},
 			Tool:      tool(), Arguments: []byte("{}")}); a.Outcome != terms.Succeeded {
 			t.Fatalf("%+v", a)
@@ -98,7 +98,7 @@ func TestARefusalIsChargedWhatItCost(t *testing.T) {
 			for ; calls < fair.MaxRefusals; calls++ {
 				a := d.Call(
 					t.Context(),
-					Request{Source: "cli", Principal: terms.Principal{ID: "bad"},
+					terms.Request{Source: "cli", Principal: terms.Principal{ID: "bad"},
 						Tool: w.tool(), Arguments: []byte("{}")},
 				)
 				var refused *terms.Refused
@@ -145,7 +145,7 @@ func TestComputingTakesATurn(t *testing.T) {
 	tool.Plans = true
 	a := d.Call(
 		t.Context(),
-		Request{Source: "cli", Principal: terms.Principal{ID: "p"}, Tool: tool},
+		terms.Request{Source: "cli", Principal: terms.Principal{ID: "p"}, Tool: tool},
 	)
 	if a.Outcome != terms.Succeeded || s.held != 0 || s.taken < 8 {
 		t.Errorf("%s after %d turns, %d not given back: %v", a.Outcome, s.taken, s.held, a.Err)

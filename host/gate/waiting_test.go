@@ -43,7 +43,8 @@ func TestARedFirstPassIsJournaledAsWaiting(t *testing.T) {
 		terms.Waits}, {nil, ""}} {
 		w := &world{decide: red, confirm: tt.confirm}
 		a := w.door().
-			Call(context.Background(), Request{Principal: terms.Principal{ID: "p"}, Tool: tool(),
+			Call(context.Background(), terms.Request{Principal: terms.Principal{ID: "p"},
+				Tool:     tool(),
 				Progress: func(_, _ float64, message string) { said += message }})
 		if a.Err == nil || w.intents[0].Type != "refused" || w.intents[0].Outcome != tt.want {
 			t.Errorf(
@@ -71,7 +72,8 @@ func TestWhatActsGetsTheQuestionThatWasDecided(t *testing.T) {
 	d := k.door()
 	d.o.Executors["ssh_exec"] = k
 	d.o.Mode = func(context.Context) terms.Mode { return terms.Mode{ReadOnly: true} }
-	a := d.Call(context.Background(), Request{Principal: terms.Principal{ID: "p"}, Tool: tool()})
+	a := d.Call(context.Background(), terms.Request{Principal: terms.Principal{ID: "p"},
+		Tool: tool()})
 	if a.Err != nil || len(k.intents) != 2 || k.executed.ID != k.intents[1].ID ||
 		!k.executed.Mode.ReadOnly ||
 		k.executed.Time.IsZero() {
@@ -122,7 +124,8 @@ func TestEveryExecutorIsEndedWhateverItsType(t *testing.T) {
 				d.o.Executors[n] = tt.executor(w)
 			}
 			d = New(d.o, w)
-			a := d.Call(t.Context(), Request{Principal: terms.Principal{ID: "p"}, Tool: tool()})
+			a := d.Call(t.Context(), terms.Request{Principal: terms.Principal{ID: "p"},
+				Tool: tool()})
 			ended := 0
 			for _, e := range w.events {
 				if e == "end" {

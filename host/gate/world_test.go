@@ -195,7 +195,7 @@ func (w *world) tool() *terms.Tool {
 
 func (w *world) call(args string) terms.Answer {
 	return w.door().
-		Call(context.Background(), Request{Source: "cli", Principal: terms.Principal{ID: "p"},
+		Call(context.Background(), terms.Request{Source: "cli", Principal: terms.Principal{ID: "p"},
 			Tool: tool(), Arguments: []byte(args)})
 }
 

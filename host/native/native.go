@@ -93,6 +93,6 @@ func (r *Runner) Call(ctx context.Context, d *gate.Door, tool string, args any) 
 	if err != nil {
 		return terms.Answer{Outcome: terms.Refusal, Err: err}
 	}
-	return d.Call(ctx, gate.Request{Source: Host, Tool: t, Arguments: data,
+	return d.Call(ctx, terms.Request{Source: Host, Tool: t, Arguments: data,
 		Principal: terms.Principal{ID: Host, Roles: []string{}, Auth: Host}})
 }

@@ -117,7 +117,7 @@ func TestOnlyTheHostsOwnToolsRunHere(t *testing.T) {
 	w := &world{allow: true}
 	_, door := w.open(broom)
 	call := func(kind string) terms.Answer {
-		return door.Call(t.Context(), gate.Request{Source: "http",
+		return door.Call(t.Context(), terms.Request{Source: "http",
 			Principal: terms.Principal{ID: "a", Auth: "token"},
 			Tool: &terms.Tool{Kind: kind, Name: "broom", Budget: time.Minute,
 				Validate: func(map[string]any) error { return nil },

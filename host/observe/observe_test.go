@@ -94,8 +94,8 @@ func metered(p parts) (*gate.Door, *Meter) {
 	return gate.New(o, p), m
 }
 
-func callFor(name string) gate.Request {
-	return gate.Request{
+func callFor(name string) terms.Request {
+	return terms.Request{
 		Source:    "http",
 		Principal: terms.Principal{ID: "secret-agent"},
 		Arguments: []byte(`{"password":"secret-argument"}`),

@@ -42,7 +42,7 @@ func call(t *testing.T, answers string, plan bool, do code) (terms.Answer, []Ask
 		Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText, error) {
 			return terms.Targets{}, nil, nil
 		}}
-	answer := d.Call(t.Context(), gate.Request{Source: "cli", Tool: tool, Plan: plan,
+	answer := d.Call(t.Context(), terms.Request{Source: "cli", Tool: tool, Plan: plan,
 		Principal: terms.Principal{ID: "author"}})
 	return answer, d.Asked()
 }
@@ -235,7 +235,7 @@ func TestAResultIsHeldToItsOutputSchema(t *testing.T) {
 				}
 				return nil
 			}}
-		a := d.Call(t.Context(), gate.Request{Source: "cli", Tool: tool,
+		a := d.Call(t.Context(), terms.Request{Source: "cli", Tool: tool,
 			Principal: terms.Principal{ID: "author"}})
 		broken := (*terms.PluginError)(nil)
 		if errors.As(a.Err, &broken) != (want != "") ||

@@ -392,7 +392,7 @@ func try(t testing.TB, b tape) *trial {
 		Derive: func(terms.Principal, map[string]any) (terms.Targets, []terms.CommandText, error) {
 			return terms.Targets{}, nil, nil
 		}}
-	door.Call(context.Background(), gate.Request{Source: "cli",
+	door.Call(context.Background(), terms.Request{Source: "cli",
 		Principal: terms.Principal{ID: "p"}, Tool: tool})
 	if w.approved != "" {
 		text := fmt.Sprintf("%q", w.planned)

@@ -201,7 +201,7 @@ func (h *host) callWith(ctx context.Context, tool *terms.Tool, args any) terms.A
 	}
 	return h.door.Call(
 		ctx,
-		gate.Request{
+		terms.Request{
 			Source:    "test",
 			Principal: terms.Principal{ID: "p"},
 			Tool:      tool,
@@ -213,7 +213,7 @@ func (h *host) callWith(ctx context.Context, tool *terms.Tool, args any) terms.A
 // callAs calls a tool without arguments as another principal.
 func (h *host) callAs(principal string, tool *terms.Tool) terms.Answer {
 	return h.door.Call(context.Background(),
-		gate.Request{Source: "test", Principal: terms.Principal{ID: principal}, Tool: tool})
+		terms.Request{Source: "test", Principal: terms.Principal{ID: principal}, Tool: tool})
 }
 
 // want checks how a call ended.

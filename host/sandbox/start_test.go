@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 )
 
@@ -131,7 +130,7 @@ func TestACallIsToldThatItsPluginIsBeingCompiled(t *testing.T) {
 		module{imports: []imported{output}, call: ok(), more: [][]byte{bombBody()}}.bytes())
 	tool.Budget = 5 * time.Second
 	var told []string
-	a := h.door.Call(t.Context(), gate.Request{Source: "test", Tool: tool, Arguments: []byte("{}"),
+	a := h.door.Call(t.Context(), terms.Request{Source: "test", Tool: tool, Arguments: []byte("{}"),
 		Progress: func(_, _ float64, message string) { told = append(told, message) }})
 	want(t, a, "")
 	if len(told) != 1 || !strings.Contains(told[0], "Starting plugin test") {

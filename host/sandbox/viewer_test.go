@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 )
 
@@ -97,7 +96,7 @@ func (h *host) callOf(principal string, tool *terms.Tool, args any) terms.Answer
 	if err != nil {
 		h.t.Error(err)
 	}
-	return h.door.Call(context.Background(), gate.Request{Source: "test", Tool: tool,
+	return h.door.Call(context.Background(), terms.Request{Source: "test", Tool: tool,
 		Arguments: raw, Principal: terms.Principal{ID: principal}})
 }
 
@@ -267,7 +266,7 @@ func TestWhatPluginsSayIsShownAsTheHostSays(t *testing.T) {
 	h.call(h.add(writer("a secret 1", "panic: secret 2\nsecret 3", op(0x00)).bytes()), object{})
 	h.call(h.add(writer("b secret 4", "secret 5", ok()).bytes()), object{})
 	note := `{"done":1,"total":2,"message":"secret 6"}`
-	h.door.Call(t.Context(), gate.Request{Source: "test", Arguments: []byte("{}"),
+	h.door.Call(t.Context(), terms.Request{Source: "test", Arguments: []byte("{}"),
 		Tool: h.add(module{imports: []imported{output, {abiModule, "progress"}},
 			data: append(append([]byte{2}, dataAt(8, okJSON)[1:]...), dataAt(1024, note)[1:]...),
 			call: op(c32(1024), c32(int64(len(note))), callf(1), ok())}.bytes()),

@@ -1,6 +1,7 @@
 package terms
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -68,6 +69,23 @@ type Needs struct {
 	Approvers int    `json:"approvers"` // different persons; 0 is 1
 	Ticket    string `json:"ticket"`    // a pattern (RE2) of each one's ticket; "" for none
 	Reason    bool   `json:"reason"`    // each one gives a reason, which is the note
+}
+
+// Request is a tool call as it arrived.
+type Request struct {
+	Source    string
+	Trace     string // W3C traceparent of the client, or ""; not decided on
+	Principal Principal
+	Tool      *Tool
+	Arguments []byte // a JSON object; empty or null for none
+	Round     int    // 1 more each time that the call's questions were answered; 0 is 1
+	Plan      bool   // only plan the call
+	// Current reports why the call may not go on: its credential was revoked, or its tool left the
+	// lock. It is asked before each decision. Nil: nothing can be revoked.
+	Current  func(context.Context) error
+	User     User                                      // nil if the client cannot ask one
+	Progress func(done, total float64, message string) // may be nil
+	Log      func(level int, message string)           // may be nil
 }
 
 // Call is one tool call. Its fields do not change after its first decision, except Confirmation,

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -123,6 +125,38 @@ func BenchmarkProcessors(b *testing.B) {
 	for name, rates := range took {
 		slices.Sort(rates)
 		b.ReportMetric(rates[len(rates)/2], name)
+	}
+}
+
+// BenchmarkNodes reports what a green call takes with an inventory of some nodes, and what it costs
+// the host in processor time. Only one of the nodes is there.
+func BenchmarkNodes(b *testing.B) {
+	for _, n := range []int{1, 50, 200, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p := newPlace(b)
+			file := filepath.Join(p.dir, "config.toml")
+			text, err := os.ReadFile(file)
+			must(b, err)
+			for i := 2; i <= n; i++ {
+				key := sha256.Sum256(fmt.Append(nil, i)) // each its own, or they would be aliases
+				text = fmt.Appendf(text, "[[remote.nodes]]\nname = \"pve%d\"\ncluster = \"c%d\"\n"+
+					"host = \"192.0.%d.%d\"\nuser = \"root\"\nidentity_file = %q\nhost_key = "+
+					"\"SHA256:%s\"\n", i, i/10, i/250, i%250+1, p.sshd.ClientFile,
+					base64.RawStdEncoding.EncodeToString(key[:]))
+			}
+			must(b, os.WriteFile(file, text, 0o600))
+			s := p.start(b, "caponier", "stdio")
+			s.block(b, "green", 20)
+			var took []float64
+			before := s.cpu(b)
+			for b.Loop() {
+				took = append(took, s.block(b, "green", 40))
+			}
+			b.ReportMetric((s.cpu(b)-before)/40/float64(len(took)), "cpu-ms")
+			slices.Sort(took)
+			b.ReportMetric(took[len(took)/2], "p50-ms")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
 }
 

@@ -127,7 +127,7 @@ var rooms = map[string][]string{
 	"host/setup":               {},
 	"host/cmd/caponier":        {"host/", "client/", "policies"},
 	"host/cmd/caponier/hangup": {},
-	"host/front/fronttest":     {"host/gate", "host/terms"},
+	"host/front/fronttest":     {"host/terms"},
 	"host/front/http":          {"host/terms", "host/fair", "host/front/mcp", "host/observe"},
 	"host/front/mcp": {"host/gate", "host/terms", "host/fair", "host/observe", "host/plaintext",
 		"sdk/abi"},

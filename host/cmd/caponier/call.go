@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/recording"
@@ -84,7 +83,7 @@ func (v *verb) call(plan bool) error {
 	h.background(v.ctx, func(ctx context.Context) { // what is taken away ends a call here too
 		h.engine.Follow(ctx, func(error) { _ = h.engine.Reload(ctx) })
 	})
-	a := h.door.Call(v.ctx, gate.Request{Source: "cli", Principal: principal, Tool: tool,
+	a := h.door.Call(v.ctx, terms.Request{Source: "cli", Principal: principal, Tool: tool,
 		Arguments: raw, Plan: plan, Progress: progressTo(os.Stderr), Current: h.current(tool)})
 	// the call may be refused for another reason too, but this one remains
 	if err := h.unusable(tool.Plugin.Digest); err != nil &&

@@ -14,7 +14,6 @@ import (
 
 	"github.com/caponier-mcp/caponier/host/cmd/caponier/hangup"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plugin"
 	"github.com/caponier-mcp/caponier/host/policy/load"
 	"github.com/caponier-mcp/caponier/host/sandbox"
@@ -50,7 +49,7 @@ func newLive(h *host, door mcp.Door) *live {
 }
 
 // Call goes through the door.
-func (l *live) Call(ctx context.Context, r gate.Request) terms.Answer {
+func (l *live) Call(ctx context.Context, r terms.Request) terms.Answer {
 	l.count(r.Tool.Plugin.Digest, 1)
 	defer l.count(r.Tool.Plugin.Digest, -1)
 	return l.Door.Call(ctx, r)

@@ -47,7 +47,7 @@ func (h *host) look(ctx context.Context, approver string,
 				return readings
 			}
 			a := h.lookDoor.Call(ctx,
-				gate.Request{Source: "http", Principal: p, Tool: tool, Arguments: args})
+				terms.Request{Source: "http", Principal: p, Tool: tool, Arguments: args})
 			readings = append(readings, reading(name, a))
 		}
 	}

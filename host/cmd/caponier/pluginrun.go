@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/offline"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/policy/load"
@@ -90,9 +89,9 @@ func missing(asked []offline.Asked) string {
 }
 
 // open makes a door for the tool that the arguments name, and the request of its call.
-func (t *trial) open(v *verb) (*offline.Door, gate.Request, func(), error) {
-	fail := func(err error) (*offline.Door, gate.Request, func(), error) {
-		return nil, gate.Request{}, nil, err
+func (t *trial) open(v *verb) (*offline.Door, terms.Request, func(), error) {
+	fail := func(err error) (*offline.Door, terms.Request, func(), error) {
+		return nil, terms.Request{}, nil, err
 	}
 	answers := &offline.Answers{}
 	if t.answers != "" {
@@ -108,7 +107,7 @@ func (t *trial) open(v *verb) (*offline.Door, gate.Request, func(), error) {
 	if err != nil {
 		return fail(usage(err))
 	}
-	req := gate.Request{Source: "cli", Principal: terms.Principal{ID: "author", Auth: "config"},
+	req := terms.Request{Source: "cli", Principal: terms.Principal{ID: "author", Auth: "config"},
 		Arguments: []byte("{}"), Progress: progressTo(os.Stderr)}
 	if len(v.args) == 3 {
 		req.Arguments = []byte(v.args[2])

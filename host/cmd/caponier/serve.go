@@ -9,7 +9,6 @@ import (
 
 	fronthttp "github.com/caponier-mcp/caponier/host/front/http"
 	"github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/identity"
 	"github.com/caponier-mcp/caponier/host/observe"
 	"github.com/caponier-mcp/caponier/host/systemd"
@@ -125,7 +124,7 @@ type late struct {
 	ready <-chan struct{}
 }
 
-func (l late) Call(ctx context.Context, r gate.Request) terms.Answer {
+func (l late) Call(ctx context.Context, r terms.Request) terms.Answer {
 	select {
 	case <-l.ready:
 		return l.h.door.Call(ctx, r)

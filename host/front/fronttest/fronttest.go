@@ -11,19 +11,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 )
 
 // Door answers calls by the functions of Calls; a tool without one is invisible.
 type Door struct {
-	Calls map[string]func(context.Context, gate.Request) terms.Answer
+	Calls map[string]func(context.Context, terms.Request) terms.Answer
 
 	mu    sync.Mutex // guards asked
-	asked []gate.Request
+	asked []terms.Request
 }
 
-func (d *Door) Call(ctx context.Context, r gate.Request) terms.Answer {
+func (d *Door) Call(ctx context.Context, r terms.Request) terms.Answer {
 	d.mu.Lock()
 	d.asked = append(d.asked, r)
 	f := d.Calls[r.Tool.Name]
@@ -46,30 +45,30 @@ func (d *Door) Visible(_ context.Context, p terms.Principal, _ string, t *terms.
 }
 
 // Asked returns the requests so far.
-func (d *Door) Asked() []gate.Request {
+func (d *Door) Asked() []terms.Request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.asked)
 }
 
 // Says answers with an output.
-func Says(out string) func(context.Context, gate.Request) terms.Answer {
-	return func(context.Context, gate.Request) terms.Answer {
+func Says(out string) func(context.Context, terms.Request) terms.Answer {
+	return func(context.Context, terms.Request) terms.Answer {
 		return terms.Answer{CallID: "C1", Outcome: terms.Succeeded, Tier: terms.Green,
 			Output: terms.Output{JSON: json.RawMessage(out)}}
 	}
 }
 
 // Fails answers with an error.
-func Fails(err error, o terms.Outcome) func(context.Context, gate.Request) terms.Answer {
-	return func(context.Context, gate.Request) terms.Answer {
+func Fails(err error, o terms.Outcome) func(context.Context, terms.Request) terms.Answer {
+	return func(context.Context, terms.Request) terms.Answer {
 		return terms.Answer{CallID: "C1", Outcome: o, Err: err}
 	}
 }
 
 // Blocks waits for its context and reports on cancelled that it has ended.
-func Blocks(started, cancelled chan<- error) func(context.Context, gate.Request) terms.Answer {
-	return func(ctx context.Context, _ gate.Request) terms.Answer {
+func Blocks(started, cancelled chan<- error) func(context.Context, terms.Request) terms.Answer {
+	return func(ctx context.Context, _ terms.Request) terms.Answer {
 		started <- nil
 		<-ctx.Done()
 		cancelled <- context.Cause(ctx)
@@ -79,7 +78,7 @@ func Blocks(started, cancelled chan<- error) func(context.Context, gate.Request)
 
 // Hello is a door with the tool hello.
 func Hello() *Door {
-	return &Door{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+	return &Door{Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 		"hello": Says(`{"content":[{"type":"text","text":"hi"}]}`)}}
 }
 

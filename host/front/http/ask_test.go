@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -22,8 +21,8 @@ var nameForm = map[string]any{
 }
 
 // asks is a guest that asks a question for each key and, once all are answered, says the answers.
-func asks(keys ...string) func(context.Context, gate.Request) terms.Answer {
-	return func(ctx context.Context, r gate.Request) terms.Answer {
+func asks(keys ...string) func(context.Context, terms.Request) terms.Answer {
+	return func(ctx context.Context, r terms.Request) terms.Answer {
 		var got []string
 		for _, key := range keys {
 			q := terms.Question{
@@ -89,7 +88,7 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 			t.Run(name+" "+c.tool+" "+c.answer.Action, func(t *testing.T) {
 				t.Parallel()
 				door := &fakeDoor{
-					Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+					Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 						"one": asks("a"),
 						"two": asks("a", "b"),
 					},
@@ -126,7 +125,7 @@ func TestAQuestionReachesTheUserAndItsAnswerThePlugin(t *testing.T) {
 		t.Run(name+" without a user", func(t *testing.T) {
 			t.Parallel()
 			door := &fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+				Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 					"one": asks("a"),
 				},
 			}
@@ -146,7 +145,7 @@ func TestAnswersCountOnlyForTheQuestionThatTheyAnswer(t *testing.T) {
 	s := newServer(
 		t,
 		&fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+			Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 				"one":   asks("a"),
 				"other": asks("a"),
 			},

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 )
 
@@ -325,7 +324,7 @@ func TestARunningCallAsksWhetherItsCallerIsStillAdmitted(t *testing.T) {
 	who := &revoking{}
 	door := helloDoor()
 	var before, after error
-	door.Calls["hello"] = func(ctx context.Context, r gate.Request) terms.Answer {
+	door.Calls["hello"] = func(ctx context.Context, r terms.Request) terms.Answer {
 		before = r.Current(ctx)
 		who.revoked = errors.New("the token was revoked")
 		after = r.Current(ctx)

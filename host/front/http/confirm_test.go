@@ -12,15 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // redDoor is a door that lets a call happen when the client's user says yes to request R1, and
 // tells what it heard.
-func redDoor(request string, heard *[]string) func(context.Context, gate.Request) terms.Answer {
-	return func(ctx context.Context, r gate.Request) terms.Answer {
+func redDoor(request string, heard *[]string) func(context.Context, terms.Request) terms.Answer {
+	return func(ctx context.Context, r terms.Request) terms.Answer {
 		said := "cannot"
 		if r.User.CanConfirm() {
 			said = r.User.Confirm(request, "may agent-a delete 105?")
@@ -70,7 +69,7 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 				t.Parallel()
 				var heard, asked []string
 				door := &fakeDoor{
-					Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+					Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 						"kill": redDoor("R1", &heard),
 					},
 				}
@@ -101,7 +100,7 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 			t.Parallel()
 			var heard []string
 			door := &fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+				Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 					"kill": redDoor("R1", &heard),
 				},
 			}
@@ -123,11 +122,11 @@ func TestTheClientsUserMayApproveACall(t *testing.T) {
 func TestForgedAnswersApproveNothing(t *testing.T) {
 	var heard []string
 	request := "R1"
-	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
-		"kill": func(ctx context.Context, r gate.Request) terms.Answer {
+	door := &fakeDoor{Calls: map[string]func(context.Context, terms.Request) terms.Answer{
+		"kill": func(ctx context.Context, r terms.Request) terms.Answer {
 			return redDoor(request, &heard)(ctx, r)
 		},
-		"other": func(ctx context.Context, r gate.Request) terms.Answer {
+		"other": func(ctx context.Context, r terms.Request) terms.Answer {
 			return redDoor(request, &heard)(ctx, r)
 		}, "one": asks("a"), "sly": asks(approvalKey)}}
 	s := newServer(t, door, nil)
@@ -258,7 +257,7 @@ func TestForgedAnswersOfOlderClientsApproveNothing(t *testing.T) {
 		newServer(
 			t,
 			&fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+				Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 					"kill": redDoor("R1", &heard),
 				},
 			},
@@ -325,8 +324,8 @@ func TestUnansweredQuestionsAreBounded(t *testing.T) {
 	var heard []string
 	var mu sync.Mutex // guards heard
 	door := &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) terms.Answer{
-			"kill": func(ctx context.Context, r gate.Request) terms.Answer {
+		Calls: map[string]func(context.Context, terms.Request) terms.Answer{
+			"kill": func(ctx context.Context, r terms.Request) terms.Answer {
 				mu.Lock()
 				defer mu.Unlock()
 				return redDoor("R1", &heard)(ctx, r)

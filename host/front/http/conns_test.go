@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 )
 
@@ -242,7 +241,7 @@ func TestOneCallersStreamsDoNotTakeAllConnections(t *testing.T) {
 }
 
 func TestAStrangersConnectionEndsSoon(t *testing.T) {
-	slow := func(ctx context.Context, r gate.Request) terms.Answer {
+	slow := func(ctx context.Context, r terms.Request) terms.Answer {
 		select {
 		case <-ctx.Done():
 			return terms.Answer{CallID: "C1", Outcome: terms.Unknown, Err: ctx.Err()}
@@ -253,7 +252,7 @@ func TestAStrangersConnectionEndsSoon(t *testing.T) {
 	s := newServer(
 		t,
 		&fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) terms.Answer{"hello": slow},
+			Calls: map[string]func(context.Context, terms.Request) terms.Answer{"hello": slow},
 		},
 		func(o *opts) { o.Identity = tokened{} },
 	)

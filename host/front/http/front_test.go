@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -17,7 +16,7 @@ import (
 func TestAClientOfEachEraSeesAndCallsItsTools(t *testing.T) {
 	door := func() *fakeDoor {
 		return &fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+			Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 				"hello":    says(`{"content":[{"type":"text","text":"hi"}]}`),
 				"red_stop": says(`{"content":[]}`),
 				"n_typed":  says(`{"content":[],"structured":{"n":9007199254740993}}`),
@@ -92,7 +91,7 @@ func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
 		Denied:     []terms.Reason{{ID: "protected.vmid", Msg: "103 is protected\x1b[31m"}},
 	}
 	door := func() *fakeDoor {
-		return &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+		return &fakeDoor{Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 			"args": fails(
 				&terms.InvalidArguments{
 					Tool: "args",
@@ -126,22 +125,22 @@ func TestEveryEndOfACallIsConvertedOnPurpose(t *testing.T) {
 				},
 				terms.Unknown,
 			),
-			"panics": func(context.Context, gate.Request) terms.Answer {
+			"panics": func(context.Context, terms.Request) terms.Answer {
 				panic("secret in a panic")
 			},
-			"swallows": func(context.Context, gate.Request) terms.Answer {
-				a := says(`{"content":[{"type":"text","text":"all fine"}]}`)(nil, gate.Request{})
+			"swallows": func(context.Context, terms.Request) terms.Answer {
+				a := says(`{"content":[{"type":"text","text":"all fine"}]}`)(nil, terms.Request{})
 				op := *refused
 				op.Kind, op.Op = "operation", "ssh_exec"
 				a.Refused = []*terms.Refused{&op}
 				return a
 			},
-			"unwritten": func(context.Context, gate.Request) terms.Answer {
-				a := says(`{"content":[{"type":"text","text":"done"}]}`)(nil, gate.Request{})
+			"unwritten": func(context.Context, terms.Request) terms.Answer {
+				a := says(`{"content":[{"type":"text","text":"done"}]}`)(nil, terms.Request{})
 				a.JournalFailed = true
 				return a
 			},
-			"toolerr": func(context.Context, gate.Request) terms.Answer {
+			"toolerr": func(context.Context, terms.Request) terms.Answer {
 				return terms.Answer{
 					CallID:  "C1",
 					Outcome: terms.Failed,

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -40,7 +39,7 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 // Many callers at once, in both eras, while the tools change: each sees and gets its own, and no
 // credential comes back out.
 func TestCallersAtOnceNeverMeet(t *testing.T) {
-	echo := func(ctx context.Context, r gate.Request) terms.Answer {
+	echo := func(ctx context.Context, r terms.Request) terms.Answer {
 		if r.Progress != nil {
 			r.Progress(1, 2, "for "+r.Principal.ID)
 		}
@@ -53,7 +52,7 @@ func TestCallersAtOnceNeverMeet(t *testing.T) {
 		)
 	}
 	door := &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) terms.Answer{"echo": echo},
+		Calls: map[string]func(context.Context, terms.Request) terms.Answer{"echo": echo},
 	}
 	var tools []*terms.Tool
 	for i := range 8 {

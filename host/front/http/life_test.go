@@ -14,7 +14,6 @@ import (
 	"time"
 
 	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -22,7 +21,7 @@ import (
 func blockingDoor() (*fakeDoor, chan error, chan error) {
 	started, cancelled := make(chan error, 10), make(chan error, 10)
 	return &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+		Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 			"wait":  blocks(started, cancelled),
 			"hello": says(`{"content":[]}`),
 		},
@@ -191,8 +190,8 @@ func TestABadLineIsAnsweredAndTheSessionGoesOn(t *testing.T) {
 
 func TestWhatAShellPipesInIsAnsweredBeforeTheEnd(t *testing.T) {
 	door := &fakeDoor{
-		Calls: map[string]func(context.Context, gate.Request) terms.Answer{
-			"slow": func(ctx context.Context, r gate.Request) terms.Answer {
+		Calls: map[string]func(context.Context, terms.Request) terms.Answer{
+			"slow": func(ctx context.Context, r terms.Request) terms.Answer {
 				select {
 				case <-time.After(200 * time.Millisecond):
 				case <-ctx.Done():
@@ -282,8 +281,8 @@ func TestStoppingCancelsCallsAndStillAnswersThem(t *testing.T) {
 	t.Run("http, with a call that does not listen", func(t *testing.T) {
 		started, release := make(chan error, 1), make(chan error)
 		door := &fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
-				"deaf": func(context.Context, gate.Request) terms.Answer {
+			Calls: map[string]func(context.Context, terms.Request) terms.Answer{
+				"deaf": func(context.Context, terms.Request) terms.Answer {
 					started <- nil
 					<-release
 					return terms.Answer{}
@@ -320,8 +319,8 @@ func TestProgressOfAPluginAndSignsOfLife(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			door := &fakeDoor{
-				Calls: map[string]func(context.Context, gate.Request) terms.Answer{
-					"steps": func(ctx context.Context, r gate.Request) terms.Answer {
+				Calls: map[string]func(context.Context, terms.Request) terms.Answer{
+					"steps": func(ctx context.Context, r terms.Request) terms.Answer {
 						for i := range 4 {
 							r.Progress(float64(i), 4, fmt.Sprintf("step\x1b[1m %d", i))
 						}

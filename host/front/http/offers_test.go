@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,13 +20,13 @@ func TestResourcesAndPromptsGoThroughTheDoor(t *testing.T) {
 		Denied:     []terms.Reason{{ID: "role.missing", Msg: "not for you"}},
 	}
 	door := func() *fakeDoor {
-		return &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+		return &fakeDoor{Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 			"api": says(
 				`{"content":[],"contents":[{"uri":"curl://docs/api","mimeType":"text/markdown","text":"# A\u001b[31mPI"},{"uri":"curl://docs/blob","blob":"aGk="}]}`,
 			),
 			"closed": fails(refused, terms.Refusal),
 			"lying":  says(`{"content":[{"type":"text","text":"a tool's"}]}`),
-			"test-api": func(ctx context.Context, r gate.Request) terms.Answer {
+			"test-api": func(ctx context.Context, r terms.Request) terms.Answer {
 				if string(r.Arguments) != `{"url":"http://x"}` {
 					return terms.Answer{
 						CallID:  "C1",

@@ -24,7 +24,6 @@ import (
 	"time"
 
 	mcpfront "github.com/caponier-mcp/caponier/host/front/mcp"
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 )
 
@@ -58,7 +57,8 @@ func TestAClientThatDoesNotReadOrWriteIsGivenUp(t *testing.T) {
 	)
 	s := newServer(
 		t,
-		&fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{"hello": big}},
+		&fakeDoor{Calls: map[string]func(context.Context,
+			terms.Request) terms.Answer{"hello": big}},
 		func(o *opts) { o.MaxOutput = 64 << 20 },
 	)
 	s.web.ioTimeout = 300 * time.Millisecond

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -67,18 +66,18 @@ func aboutGuests(kind, name, uri string) *terms.Tool {
 func guestServer(t *testing.T) (*host, *fakeDoor) {
 	list := tool("list", terms.Hints{ReadOnly: true})
 	list.InputSchema = json.RawMessage(guestSchema)
-	door := &fakeDoor{Calls: map[string]func(context.Context, gate.Request) terms.Answer{
+	door := &fakeDoor{Calls: map[string]func(context.Context, terms.Request) terms.Answer{
 		"list": says(
 			`{"content":[],"structured":{"guests":[{"vmid":101,"mem":999},{"vmid":103},` +
 				`{"vmid":1105,"vmids":[7]}],"vmid":"102","node":"elsewhere"}}`,
 		),
-		"fails": func(ctx context.Context, r gate.Request) terms.Answer {
+		"fails": func(ctx context.Context, r terms.Request) terms.Answer {
 			a := says(`{"error":{"code":"x","message":"y"}}`)(ctx, r)
 			a.Outcome, a.Output.Code = terms.Failed, 1
 			return a
 		},
 		"check": says(`{"messages":[]}`),
-		"guest": func(ctx context.Context, r gate.Request) terms.Answer {
+		"guest": func(ctx context.Context, r terms.Request) terms.Answer {
 			return says(
 				fmt.Sprintf(`{"contents":[{"uri":"x://x","text":%q}]}`, r.Arguments),
 			)(
@@ -146,7 +145,7 @@ func TestAResourceWithArgumentsGoesThroughTheDoor(t *testing.T) {
 func TestListsAtOnceAreLimitedApartFromCalls(t *testing.T) {
 	s, door := guestServer(t)
 	release, entered := make(chan error), make(chan error, 10)
-	door.Calls["list"] = func(ctx context.Context, r gate.Request) terms.Answer {
+	door.Calls["list"] = func(ctx context.Context, r terms.Request) terms.Answer {
 		entered <- nil
 		<-release
 		return says(`{"content":[]}`)(ctx, r)

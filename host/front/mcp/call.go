@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/plaintext"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -91,7 +90,7 @@ func (s *Server) run(ctx context.Context, r *request) (a answer, err error) {
 	began := time.Now()
 	func() {
 		defer r.show.end() // also when the door panics
-		a.Answer = s.door.Call(ctx, gate.Request{Source: r.who.Source, Trace: r.from,
+		a.Answer = s.door.Call(ctx, terms.Request{Source: r.who.Source, Trace: r.from,
 			Principal: r.who.Principal, Tool: r.tool, Arguments: r.args,
 			Round: r.user.call.Number, User: r.user, Plan: r.plan, Current: s.current(r),
 			Progress: r.show.report, Log: s.pluginLog(ctx, r.tool)})

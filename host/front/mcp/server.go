@@ -21,7 +21,7 @@ import (
 
 // Door is what the server needs of the gate. Its methods must be safe for concurrent use.
 type Door interface {
-	Call(context.Context, gate.Request) terms.Answer
+	Call(context.Context, terms.Request) terms.Answer
 	Visible(ctx context.Context, p terms.Principal, source string, t *terms.Tool,
 		on terms.Targets) bool
 }

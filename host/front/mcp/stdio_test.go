@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caponier-mcp/caponier/host/gate"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"go.uber.org/goleak"
 )
@@ -46,8 +45,8 @@ func serveStdio(ended string) int {
 	s, err := New(
 		o,
 		&fakeDoor{
-			Calls: map[string]func(context.Context, gate.Request) terms.Answer{
-				"wait": func(ctx context.Context, _ gate.Request) terms.Answer {
+			Calls: map[string]func(context.Context, terms.Request) terms.Answer{
+				"wait": func(ctx context.Context, _ terms.Request) terms.Answer {
 					<-ctx.Done()
 					time.Sleep(100 * time.Millisecond) // cleaning up on the node
 					if err := os.WriteFile(ended, nil, 0o600); err != nil {

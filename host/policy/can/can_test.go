@@ -144,7 +144,7 @@ func TestCanSaysWhatTheDoorSays(t *testing.T) {
 				}
 			}
 			data, _ := json.Marshal(args)
-			a := door.Call(t.Context(), gate.Request{Source: "stdio",
+			a := door.Call(t.Context(), terms.Request{Source: "stdio",
 				Principal: terms.Principal{ID: "demo", Auth: "config"},
 				Tool:      tool, Arguments: data})
 			refused, wrong := (*terms.Refused)(nil), (*terms.InvalidArguments)(nil)

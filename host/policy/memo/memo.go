@@ -6,6 +6,7 @@
 package memo
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"sync"
 	"sync/atomic"
@@ -13,12 +14,12 @@ import (
 
 // Of remembers values by a key. Its methods may be called concurrently. The zero value is empty.
 type Of[V any] struct {
+	// Most bounds the values, 4,096 unless it is set before the first of them. When there are more,
+	// all are forgotten.
+	Most  int32
 	all   sync.Map // by a digest: a key may hold a whole inventory
 	count atomic.Int32
 }
-
-// maxKnown bounds the values. When there are more, all are forgotten.
-const maxKnown = 4096
 
 // Get returns the value of a key.
 func (m *Of[V]) Get(key string) (v V, known bool) {
@@ -30,7 +31,7 @@ func (m *Of[V]) Get(key string) (v V, known bool) {
 
 // Put remembers a value, which must not be changed afterwards.
 func (m *Of[V]) Put(key string, v V) {
-	if m.count.Add(1) > maxKnown {
+	if m.count.Add(1) > cmp.Or(m.Most, 4096) {
 		m.all.Clear()
 		m.count.Store(1)
 	}

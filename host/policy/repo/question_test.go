@@ -107,7 +107,7 @@ func (h *host) call(tool *terms.Tool, args []byte, auth string, op abi.Op) (term
 		Lowerer: shell.Lowerer{}, Throttle: &fair.Refusals{}, Executors: executors,
 		Mode: func(context.Context) terms.Mode { return terms.Mode{Freezes: []terms.Freeze{}} },
 		Now:  func() time.Time { return time.Date(2026, 1, 7, 12, 0, 0, 0, time.UTC) }}, h)
-	a := door.Call(h.t.Context(), gate.Request{Source: source, Tool: tool, Arguments: args,
+	a := door.Call(h.t.Context(), terms.Request{Source: source, Tool: tool, Arguments: args,
 		Principal: terms.Principal{ID: "demo", Auth: auth, Roles: []string{}}})
 	var docs []any
 	for _, q := range h.asked {
