@@ -69,8 +69,9 @@ func exec(c *Call, imported imported, req codec.Value) (ExecResult, error) {
 		Stdout:    stdout,
 		Stderr:    stderr,
 		Truncated: r.Truncated,
-		Binary:    !utf8.Valid(stdout) || !utf8.Valid(stderr),
-		Rendered:  r.Rendered,
+		Binary: r.StdoutB64 != "" && !utf8.Valid(stdout) ||
+			r.StderrB64 != "" && !utf8.Valid(stderr),
+		Rendered: r.Rendered,
 	}, nil
 }
 

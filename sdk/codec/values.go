@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Text reads a string into p.
@@ -169,13 +170,18 @@ func (r *Reader) text() string {
 		return ""
 	}
 	r.at++
-	from := r.at
-	for r.at < len(r.data) {
+	from, ascii := r.at, true
+	for {
+		r.at = plain(unsafe.SliceData(r.data), r.at, len(r.data))
+		if r.at == len(r.data) {
+			r.Fail("a string without its end")
+			return ""
+		}
 		switch c := r.data[r.at]; {
 		case c == '"':
 			s := string(r.data[from:r.at])
 			r.at++
-			if !utf8.ValidString(s) {
+			if !ascii && !utf8.ValidString(s) {
 				r.Fail("a string is not UTF-8")
 			}
 			return s
@@ -185,17 +191,23 @@ func (r *Reader) text() string {
 			r.Fail("a control character in a string")
 			return ""
 		default:
-			r.at++
+			for ascii = false; r.at < len(r.data) && r.data[r.at] >= utf8.RuneSelf; {
+				r.at++
+			}
 		}
 	}
-	r.Fail("a string without its end")
-	return ""
 }
 
 // escaped reads a string from its first escape on.
 func (r *Reader) escaped(from int) string {
 	b := append(make([]byte, 0, r.at-from+64), r.data[from:r.at]...)
-	for r.at < len(r.data) {
+	for {
+		next := plain(unsafe.SliceData(r.data), r.at, len(r.data))
+		b = append(b, r.data[r.at:next]...)
+		if r.at = next; r.at == len(r.data) {
+			r.Fail("a string without its end")
+			return ""
+		}
 		c := r.data[r.at]
 		r.at++
 		switch {
@@ -215,8 +227,6 @@ func (r *Reader) escaped(from int) string {
 			b = append(b, c)
 		}
 	}
-	r.Fail("a string without its end")
-	return ""
 }
 
 // unescape appends what the escape means whose backslash was read.

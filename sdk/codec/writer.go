@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // A Value writes itself as one JSON value.
@@ -135,6 +136,28 @@ func (w *Writer) Float(v float64) {
 	}
 }
 
+// plain returns the place of the first byte from i on that is no plain character of a JSON string:
+// ASCII that needs no escape. Text of n bytes begins at p. Eight bytes are looked at together, as a
+// loop over bytes is most of what long text costs a module.
+func plain(p *byte, i, n int) int {
+	const each, high = 0x0101_0101_0101_0101, 0x8080_8080_8080_8080
+	at := func(i int) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(p), i) }
+	for ; i+8 <= n; i += 8 {
+		x := *(*uint64)(at(i))
+		quote, slash := x^'"'*each, x^'\\'*each
+		// the high bit of a byte is set if that byte is over 127, below ' ', '"' or '\'
+		if (x|(x-' '*each)&^x|(quote-each)&^quote|(slash-each)&^slash)&high != 0 {
+			break
+		}
+	}
+	for ; i < n; i++ {
+		if c := *(*byte)(at(i)); c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+	}
+	return i
+}
+
 const hexadecimal = "0123456789abcdef"
 
 // Text writes a string. Bytes that are not UTF-8 become U+FFFD.
@@ -142,11 +165,10 @@ func (w *Writer) Text(s string) {
 	w.b = append(w.b, '"')
 	from := 0 // s[from:i] needs no escapes
 	for i := 0; i < len(s); {
-		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
-			i++
-			continue
+		if i = plain(unsafe.StringData(s), i, len(s)); i == len(s) {
+			break
 		}
+		c := s[i]
 		r, size := rune(c), 1
 		if c >= utf8.RuneSelf {
 			r, size = utf8.DecodeRuneInString(s[i:])

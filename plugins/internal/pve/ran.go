@@ -36,8 +36,8 @@ func NewRan(node string, r sdk.ExecResult, stopped string) Ran {
 	out := Ran{
 		Node:      node,
 		ExitCode:  r.Exit,
-		Stdout:    text(r.Stdout),
-		Stderr:    text(r.Stderr),
+		Stdout:    text(r.Stdout, r.Binary),
+		Stderr:    text(r.Stderr, r.Binary),
 		Truncated: r.Truncated,
 		TimedOut:  stopped != "",
 		Notice:    stopped,
@@ -85,7 +85,13 @@ func (r Ran) Human() string {
 	return strings.Join(parts, "\n")
 }
 
-func text(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
+// text returns an output as text. One that is binary has other bytes than UTF-8.
+func text(b []byte, binary bool) string {
+	if !binary {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}
 
 // Script runs command text of the caller on a node, as far as policy can read it.
 func Script(c *sdk.Call, node, script, format string, limit time.Duration) (Ran, error) {
