@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
-	"unsafe"
 )
 
 // Text reads a string into p.
@@ -172,7 +171,7 @@ func (r *Reader) text() string {
 	r.at++
 	from, ascii := r.at, true
 	for {
-		r.at = plain(unsafe.SliceData(r.data), r.at, len(r.data))
+		r.at = plain(r.data, r.at)
 		if r.at == len(r.data) {
 			r.Fail("a string without its end")
 			return ""
@@ -202,7 +201,7 @@ func (r *Reader) text() string {
 func (r *Reader) escaped(from int) string {
 	b := append(make([]byte, 0, r.at-from+64), r.data[from:r.at]...)
 	for {
-		next := plain(unsafe.SliceData(r.data), r.at, len(r.data))
+		next := plain(r.data, r.at)
 		b = append(b, r.data[r.at:next]...)
 		if r.at = next; r.at == len(r.data) {
 			r.Fail("a string without its end")

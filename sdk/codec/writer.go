@@ -9,7 +9,6 @@ import (
 	"math"
 	"strconv"
 	"unicode/utf8"
-	"unsafe"
 )
 
 // A Value writes itself as one JSON value.
@@ -136,22 +135,23 @@ func (w *Writer) Float(v float64) {
 	}
 }
 
-// plain returns the place of the first byte from i on that is no plain character of a JSON string:
-// ASCII that needs no escape. Text of n bytes begins at p. Eight bytes are looked at together, as a
-// loop over bytes is most of what long text costs a module.
-func plain(p *byte, i, n int) int {
+// plain returns the place of the first byte of s from i on that is no plain character of a JSON
+// string: ASCII that needs no escape. Eight bytes are looked at together, as a loop over bytes is
+// most of what long text costs a module.
+func plain[T string | []byte](s T, i int) int {
 	const each, high = 0x0101_0101_0101_0101, 0x8080_8080_8080_8080
-	at := func(i int) unsafe.Pointer { return unsafe.Add(unsafe.Pointer(p), i) }
-	for ; i+8 <= n; i += 8 {
-		x := *(*uint64)(at(i))
+	for ; i+8 <= len(s); i += 8 {
+		b := s[i : i+8]
+		x := uint64(b[0]) | uint64(b[1])<<8 | uint64(b[2])<<16 | uint64(b[3])<<24 |
+			uint64(b[4])<<32 | uint64(b[5])<<40 | uint64(b[6])<<48 | uint64(b[7])<<56
 		quote, slash := x^'"'*each, x^'\\'*each
 		// the high bit of a byte is set if that byte is over 127, below ' ', '"' or '\'
 		if (x|(x-' '*each)&^x|(quote-each)&^quote|(slash-each)&^slash)&high != 0 {
 			break
 		}
 	}
-	for ; i < n; i++ {
-		if c := *(*byte)(at(i)); c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
 			break
 		}
 	}
@@ -165,7 +165,7 @@ func (w *Writer) Text(s string) {
 	w.b = append(w.b, '"')
 	from := 0 // s[from:i] needs no escapes
 	for i := 0; i < len(s); {
-		if i = plain(unsafe.StringData(s), i, len(s)); i == len(s) {
+		if i = plain(s, i); i == len(s) {
 			break
 		}
 		c := s[i]
