@@ -131,7 +131,9 @@ lock-current: plugins
 
 docs:
 	$(GO) run ./test/toolsdoc > docs/tools.md
+	@$(GO) run ./test/operationtable > build/operations.rego && mv build/operations.rego policies/core/operations.rego
 docs-current:
+	@$(GO) run ./test/operationtable | diff -u policies/core/operations.rego - || { echo "policies/core/operations.rego is not current: make docs"; exit 1; }
 	@$(GO) run ./test/toolsdoc | diff -u docs/tools.md - || { echo "docs/tools.md is not current: make docs"; exit 1; }
 
 # Whole calls of the real binary beside a raw exec and a bare server of the same SDK, over a real sshd: two minutes, and docs/benchmarks.md. With GOGC=N in

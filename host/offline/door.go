@@ -45,6 +45,8 @@ type Asked struct {
 	Key     string   `json:"key,omitempty"`
 	Message string   `json:"message,omitempty"`
 	State   string   `json:"state"` // answered, no_answer, planned or refused
+
+	of abi.File
 }
 
 // States of an operation that was asked for.
@@ -63,20 +65,11 @@ func Describe(op abi.Op) Asked {
 		a.Argv = op.Argv
 	case abi.SSHScript:
 		a.Script = op.Script
-	case abi.SFTPStat:
-		a.Path = op.Path
-	case abi.SFTPList:
-		a.Path = op.Path
-	case abi.SFTPRead:
-		a.Path = op.Path
-	case abi.SFTPWrite:
-		a.Path = op.Path
-	case abi.SFTPRemove:
-		a.Path = op.Path
-	case abi.SFTPGet:
-		a.Path, a.Local = op.Path, op.Local
-	case abi.SFTPPut:
-		a.Path, a.Local = op.Path, op.Local
+	case abi.FileOp:
+		a.of = op.File()
+		if a.Path = a.of.Path; a.of.Local != nil {
+			a.Local = *a.of.Local
+		}
 	case abi.HTTPRequest:
 		a.Method, a.URL = op.Method, op.URL
 	case abi.BlobWrite:

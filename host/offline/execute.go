@@ -82,6 +82,10 @@ func (e executor) End(context.Context, *terms.Call) {
 	e.world = newWorld(e.o.Answers)
 }
 
+// fileTiers are the tiers of what is done with a file; all else is yellow.
+var fileTiers = map[string]terms.Tier{"stat": terms.Green, "list": terms.Green,
+	"read": terms.Green, "stage": terms.Green, "remove": terms.Red}
+
 // answers reports whether there is an answer to an operation.
 func (w *world) answers(op abi.Op) bool {
 	switch op := op.(type) {
@@ -95,20 +99,14 @@ func (w *world) answers(op abi.Op) bool {
 		return w.given.ask(op.Key) != nil
 	case abi.BlobWrite, abi.BlobRead, abi.Stage:
 		return true
-	case abi.SFTPPut:
-		if w.local[op.Local] == nil {
+	case abi.FileOp:
+		f := op.File()
+		if f.Moves == abi.MovesLocal && w.local[*f.Local] == nil {
 			return false
 		}
-	}
-	a := Describe(op)
-	_, known := w.file(a.Node, a.Path)
-	return known || w.staged(a.Path) && isWrite(op)
-}
-
-func isWrite(op abi.Op) bool {
-	switch op.(type) {
-	case abi.SFTPWrite, abi.SFTPPut:
-		return true
+		_, known := w.file(op.NodeName(), f.Path)
+		makes := f.Moves == abi.MovesLocal || f.Moves == abi.MovesData
+		return known || makes && w.staged(f.Path)
 	}
 	return false
 }

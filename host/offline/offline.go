@@ -116,11 +116,12 @@ func (d decider) declared(q terms.Question) (tier terms.Tier, why string) {
 		return d.command(t, op.Argv)
 	case abi.SSHScript:
 		return terms.Red, ""
-	case abi.SFTPStat, abi.SFTPList, abi.SFTPRead, abi.BlobRead, abi.BlobWrite, abi.Ask, abi.Stage,
-		abi.ListCommands:
+	case abi.BlobRead, abi.BlobWrite, abi.Ask, abi.ListCommands:
 		return terms.Green, ""
-	case abi.SFTPRemove:
-		return terms.Red, ""
+	case abi.FileOp:
+		if tier, known := fileTiers[op.File().Action]; known {
+			return tier, ""
+		}
 	}
 	return terms.Yellow, ""
 }
@@ -191,11 +192,11 @@ func (a Asked) skeleton() (section, text string) {
 			quoted(a.Method), quoted(a.URL))
 	case a.Key != "":
 		return "asks", fmt.Sprintf("  - key: %s\n    content: {}\n", quoted(a.Key))
-	case a.Op == "sftp_put":
+	case a.of.Moves == abi.MovesLocal:
 		return "local", fmt.Sprintf("  - path: %s\n    text: \"\"\n", quoted(a.Local))
-	case a.Op == "sftp_list":
+	case a.of.Action == "list":
 		return "files", fmt.Sprintf("  - path: %s\n    type: dir\n", quoted(a.Path))
-	case a.Op == "sftp_write":
+	case a.of.Moves == abi.MovesData:
 		return "files", fmt.Sprintf("  - path: %s\n    type: missing\n", quoted(a.Path))
 	}
 	return "files", fmt.Sprintf("  - path: %s\n    text: \"\"\n", quoted(a.Path))

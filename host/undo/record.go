@@ -120,6 +120,9 @@ func hoped(q terms.Question, was State) State {
 	case abi.SFTPRemove:
 		will.Status = absent
 	default:
+		if q.Cmd == nil {
+			return State{}
+		}
 		will.Status = reverse.Leaves(q.Cmd.Calls[0].Argv, was.Status)
 	}
 	if will.Status == "" || will.same(was) {

@@ -17,11 +17,14 @@ rank := 1 if {
 } else := 2 if {
 	input.file.action in {"stage", "get", "discard"}
 } else := 2 if {
-	input.file.action in {"write", "put", "remove"}
+	input.file.action in changing
 	staged(input.file.path)
 } else := 3 if {
-	input.file.action in {"write", "put", "remove"}
+	input.file.action in changing
 }
+
+# changing are the actions that change a file of a node.
+changing := {"write", "put", "remove"}
 
 # staged is true if a path is in a directory that the call created on the same node.
 staged(path) if {

@@ -7,6 +7,7 @@ package caponier.core.fixture
 import data.caponier.core.call
 import data.caponier.core.lint
 import data.caponier.core.operation
+import data.caponier.core.operations
 import data.caponier.core.plan
 import data.caponier.core.visible
 
@@ -78,11 +79,7 @@ site := {
 	"redact": ["password"],
 }
 
-all_imports := [
-	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
-	"sftp_get", "sftp_put", "sftp_remove",
-	"http_request", "blob_write", "blob_read", "ask", "undo_steps", "snapshots", "list_commands",
-]
+all_imports := [name | some name, op in operations.table; op.plugins]
 
 # What a tool of the tests declares that declares everything; check declared has tests of its own.
 all_commands := array.concat(

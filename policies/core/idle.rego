@@ -8,8 +8,10 @@
 #   - data.site: schema.site
 package caponier.core.idle
 
+import data.caponier.core.files
 import data.caponier.core.lint
 import data.caponier.core.listing
+import data.caponier.core.operations.table
 import data.caponier.core.tier
 
 # Tools whose calls could reach an operation.
@@ -47,7 +49,7 @@ needs[key] contains [rank, sprintf("%s that it runs is %s", [c, tier.names[rank]
 needs[key] contains [3, "what it writes to a node's files is red"] if {
 	some key, tool in declares
 	some i in tool.imports
-	i in {"sftp_put", "sftp_write", "sftp_remove"}
+	table[i].action in files.changing
 	not "stage" in tool.imports
 }
 

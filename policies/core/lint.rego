@@ -9,6 +9,7 @@ package caponier.core.lint
 
 import data.caponier.core.command
 import data.caponier.core.files
+import data.caponier.core.operations.table
 import data.caponier.core.result
 import data.caponier.core.tier
 
@@ -472,8 +473,4 @@ problems contains sprintf("plugins/trust/%s/imports: there is no operation %q", 
 	not i in operations
 }
 
-operations := {
-	"ssh_exec", "ssh_script", "stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_write",
-	"sftp_get", "sftp_put", "sftp_remove", "http_request", "blob_write", "blob_read", "ask",
-	"undo_steps", "snapshots", "list_commands",
-}
+operations := {name | some name, op in table; op.plugins}

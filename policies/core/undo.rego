@@ -38,7 +38,7 @@ changes if {
 on_node if input.command != null
 
 on_node if {
-	input.file.action in {"write", "put", "remove"}
+	input.file.action in files.changing
 	not files.staged(input.file.path)
 }
 

@@ -3,34 +3,34 @@
 # description: The part of each operation, as the host sees it when the facts were looked up.
 package caponier.testing.operations
 
+import data.caponier.core.operations.table
 import data.caponier.testing.lowered
 
 # takes are the members that each operation has beside "node" and "phase".
-takes := {
-	"ssh_exec": {"argv"}, "ssh_script": {"script"},
-	"stage": set(), "sftp_stat": facts, "sftp_list": facts, "sftp_read": facts,
-	"sftp_remove": facts,
-	"sftp_write": (facts | {"mode", "overwrite", "sha256"}),
-	"sftp_get": (facts | {"local", "overwrite"}),
-	"sftp_put": (facts | {"local", "mode", "overwrite", "parents"}),
-	"http_request": {
-		"method", "scheme", "host", "port", "path", "query", "headers", "addrs", "hop",
-		"body_bytes", "credential", "reserve_usd_micros",
+takes := object.union(
+	{name: facts | some name, op in table; op.part == "file"; op.node},
+	{
+		"ssh_exec": {"argv"}, "ssh_script": {"script"}, "blob_read": {"name", "bytes", "local"},
+		"blob_write": {"name", "mime", "bytes", "ttl_s"}, "ask": {"key", "bytes", "fields"},
+		"list_commands": {"node", "word"}, "snapshots": {"all"}, "stage": set(),
+		"http_request": {
+			"method", "scheme", "host", "port", "path", "query", "headers", "addrs", "hop",
+			"body_bytes", "credential", "reserve_usd_micros",
+		},
 	},
-	"blob_read": {"name", "bytes", "local"}, "blob_write": {"name", "mime", "bytes", "ttl_s"},
-	"ask": {"key", "bytes", "fields"}, "list_commands": {"node", "word"},
-	"snapshots": {"all"},
+)
+
+facts := {
+	"path", "real_path", "type", "exists", "bytes", "current_mode", "local", "mode", "overwrite",
+	"parents", "sha256",
 }
 
-facts := {"path", "real_path", "type", "exists", "bytes", "current_mode"}
+needs := object.union(
+	{name: op.needs | some name, op in table},
+	{"ssh_exec": {"argv"}, "ssh_script": {"script"}, "http_request": {"host"}},
+)
 
-needs := {
-	"ssh_exec": {"argv"}, "ssh_script": {"script"}, "http_request": {"host"},
-	"sftp_get": {"path", "local"}, "sftp_put": {"path", "local"}, "sftp_stat": {"path"},
-	"sftp_list": {"path"}, "sftp_read": {"path"}, "sftp_remove": {"path"}, "sftp_write": {"path"},
-}
-
-on_node(name) if regex.match(`^(ssh|sftp)_|^stage$`, name)
+on_node(name) if table[name].node
 
 empty := {
 	"command": null, "file": null, "http": null, "blob": null, "ask": null, "record": null,

@@ -27,6 +27,21 @@ func (v *CommandsResponse) ReadJSON(r *codec.Reader) {
 	}
 }
 
+func (v *SnapshotsResponse) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "snapshots":
+			codec.List(r.Once(&seen, 0), &v.Snapshots, codec.Into[Snapshot])
+		default:
+			r.Skip()
+		}
+	}
+}
+
 func (v *UndoStepsResponse) ReadJSON(r *codec.Reader) {
 	if !r.Object() {
 		return
@@ -40,21 +55,6 @@ func (v *UndoStepsResponse) ReadJSON(r *codec.Reader) {
 			codec.Text(r.Once(&seen, 1), &v.Tool)
 		case "steps":
 			codec.List(r.Once(&seen, 2), &v.Steps, codec.Into[UndoStep])
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *SnapshotsResponse) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "snapshots":
-			codec.List(r.Once(&seen, 0), &v.Snapshots, codec.Into[Snapshot])
 		default:
 			r.Skip()
 		}
@@ -126,37 +126,6 @@ func (v *Command) ReadJSON(r *codec.Reader) {
 	}
 }
 
-func (v *UndoStep) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "text":
-			codec.Text(r.Once(&seen, 0), &v.Text)
-		case "b64":
-			codec.Text(r.Once(&seen, 1), &v.B64)
-		case "node":
-			codec.Text(r.Once(&seen, 2), &v.Node)
-		case "did":
-			codec.Text(r.Once(&seen, 3), &v.Did)
-		case "argv":
-			codec.List(r.Once(&seen, 4), &v.Argv, codec.Text[string])
-		case "remove":
-			codec.Text(r.Once(&seen, 5), &v.Remove)
-		case "write":
-			codec.Text(r.Once(&seen, 6), &v.Write)
-		case "mode":
-			codec.Text(r.Once(&seen, 7), &v.Mode)
-		case "none":
-			codec.Text(r.Once(&seen, 8), &v.None)
-		default:
-			r.Skip()
-		}
-	}
-}
-
 func (v *Snapshot) ReadJSON(r *codec.Reader) {
 	if !r.Object() {
 		return
@@ -184,6 +153,37 @@ func (v *Snapshot) ReadJSON(r *codec.Reader) {
 			codec.Int(r.Once(&seen, 8), &v.Expires)
 		case "taken":
 			codec.Bool(r.Once(&seen, 9), &v.Taken)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (v *UndoStep) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "text":
+			codec.Text(r.Once(&seen, 0), &v.Text)
+		case "b64":
+			codec.Text(r.Once(&seen, 1), &v.B64)
+		case "node":
+			codec.Text(r.Once(&seen, 2), &v.Node)
+		case "did":
+			codec.Text(r.Once(&seen, 3), &v.Did)
+		case "argv":
+			codec.List(r.Once(&seen, 4), &v.Argv, codec.Text[string])
+		case "remove":
+			codec.Text(r.Once(&seen, 5), &v.Remove)
+		case "write":
+			codec.Text(r.Once(&seen, 6), &v.Write)
+		case "mode":
+			codec.Text(r.Once(&seen, 7), &v.Mode)
+		case "none":
+			codec.Text(r.Once(&seen, 8), &v.None)
 		default:
 			r.Skip()
 		}

@@ -25,35 +25,88 @@ const (
 	ViewListing View = "listing"
 )
 
+// FileOp is an operation on a file of a node: all of ViewFile.
+type FileOp interface {
+	Op
+	File() File
+}
+
+// File is what an operation does with a file, as far as its request says it.
+type File struct {
+	Action    string // one word: the name of the operation without sftp_
+	Path      string
+	Local     *string // the file of the workspace; nil for operations without one
+	Mode      string
+	Overwrite bool
+	Parents   bool
+	Data      *Data // nil for operations that carry no bytes
+	Moves     Moves
+	Limit     int64 // of the bytes that MovesFile means; 0 means all
+}
+
+// Moves names the bytes that an operation on a file moves.
+type Moves int
+
+const (
+	MovesNothing Moves = iota
+	MovesFile          // those of the file on the node
+	MovesLocal         // those of the file of the workspace
+	MovesData          // those that the request carries
+)
+
 // Operation is an entry of the table of operations.
 type Operation struct {
-	Import string
-	OnNode bool // it runs on a node of the inventory
-	Lookup bool // it is decided twice: before its facts are looked up, then with them
-	View   View
-	parse  func([]byte) (Op, error) // nil: only tools of the host itself ask for it
+	Import   string
+	OnNode   bool // it runs on a node of the inventory
+	Lookup   bool // it is decided twice: before its facts are looked up, then with them
+	View     View
+	parse    func([]byte) (Op, error) // nil: only tools of the host itself ask for it
+	Example  Op                       // one with contents, for a host that tries its policy
+	Response any                      // the zero value of its response; nil for one that is empty
 }
+
+// What the examples act on.
+var (
+	on   = OnNode{Node: "node"}
+	some = Data{Text: "text"}
+)
+
+const at = "/var/log/x"
 
 // operations is the closed set. An import that is not in it does not exist.
 var operations = [...]Operation{
-	{"ask", false, false, ViewAsk, parse[Ask]},
-	{"blob_read", false, false, ViewBlob, parse[BlobRead]},
-	{"blob_write", false, false, ViewBlob, parse[BlobWrite]},
-	{"discard", false, false, ViewFile, nil},
-	{"http_request", false, true, ViewHTTP, parse[HTTPRequest]},
-	{"list_commands", false, false, ViewListing, parse[ListCommands]},
-	{"sftp_get", true, true, ViewFile, parse[SFTPGet]},
-	{"sftp_list", true, true, ViewFile, parse[SFTPList]},
-	{"sftp_put", true, true, ViewFile, parse[SFTPPut]},
-	{"sftp_read", true, true, ViewFile, parse[SFTPRead]},
-	{"sftp_remove", true, true, ViewFile, parse[SFTPRemove]},
-	{"sftp_stat", true, true, ViewFile, parse[SFTPStat]},
-	{"sftp_write", true, true, ViewFile, parse[SFTPWrite]},
-	{"snapshots", false, false, ViewRecord, parse[Snapshots]},
-	{"ssh_exec", true, false, ViewCommand, parse[SSHExec]},
-	{"ssh_script", true, false, ViewCommand, parse[SSHScript]},
-	{"stage", true, false, ViewFile, parse[Stage]},
-	{"undo_steps", false, true, ViewRecord, parse[UndoSteps]},
+	{"ask", false, false, ViewAsk, parse[Ask], Ask{Key: "key", Message: "text"}, AskResponse{}},
+	{"blob_read", false, false, ViewBlob, parse[BlobRead], BlobRead{Blob: "name"}, ReadResponse{}},
+	{"blob_write", false, false, ViewBlob, parse[BlobWrite],
+		BlobWrite{Name: "name", MIME: "text/plain", Data: some}, BlobWriteResponse{}},
+	{"discard", false, false, ViewFile, nil, Discard{Path: at}, nil},
+	{"http_request", false, true, ViewHTTP, parse[HTTPRequest],
+		HTTPRequest{Method: "POST", URL: "https://host.example/path?a=b", Data: some,
+			Headers: [][2]string{{"accept", "*/*"}}}, HTTPResponse{}},
+	{"list_commands", false, false, ViewListing, parse[ListCommands],
+		ListCommands{Node: "node", Word: "pct"}, CommandsResponse{}},
+	{"sftp_get", true, true, ViewFile, parse[SFTPGet],
+		SFTPGet{OnNode: on, Path: at, Local: "x"}, WriteResponse{}},
+	{"sftp_list", true, true, ViewFile, parse[SFTPList],
+		SFTPList{OnNode: on, Path: "/var/log"}, ListResponse{}},
+	{"sftp_put", true, true, ViewFile, parse[SFTPPut],
+		SFTPPut{OnNode: on, Path: at, Local: "x"}, WriteResponse{}},
+	{"sftp_read", true, true, ViewFile, parse[SFTPRead],
+		SFTPRead{OnNode: on, Path: at, MaxBytes: 1}, ReadResponse{}},
+	{"sftp_remove", true, true, ViewFile, parse[SFTPRemove],
+		SFTPRemove{OnNode: on, Path: at}, nil},
+	{"sftp_stat", true, true, ViewFile, parse[SFTPStat],
+		SFTPStat{OnNode: on, Path: at}, FileInfo{}},
+	{"sftp_write", true, true, ViewFile, parse[SFTPWrite],
+		SFTPWrite{OnNode: on, Path: at, Data: some}, WriteResponse{}},
+	{"snapshots", false, false, ViewRecord, parse[Snapshots], Snapshots{}, SnapshotsResponse{}},
+	{"ssh_exec", true, false, ViewCommand, parse[SSHExec],
+		SSHExec{OnNode: on, Argv: []string{"uptime"}, Stdin: "text"}, ExecResponse{}},
+	{"ssh_script", true, false, ViewCommand, parse[SSHScript],
+		SSHScript{OnNode: on, Script: "uptime"}, ExecResponse{}},
+	{"stage", true, false, ViewFile, parse[Stage], Stage{OnNode: on}, StageResponse{}},
+	{"undo_steps", false, true, ViewRecord, parse[UndoSteps],
+		UndoSteps{Call: "call"}, UndoStepsResponse{}},
 }
 
 // Operations returns the names of the operations that a plugin can ask for, sorted.
@@ -75,6 +128,9 @@ func Lookup(name string) (Operation, bool) {
 	}
 	return Operation{}, false
 }
+
+// Table returns all operations, also those that only tools of the host ask for, sorted by name.
+func Table() []Operation { return operations[:] }
 
 // ParseOp decodes a plugin's request of the named import strictly. The error is a *RequestError.
 func ParseOp(name string, request []byte) (Op, error) {
@@ -118,20 +174,11 @@ func bounded(op Op) error {
 		if len(op.Argv) > MaxWords {
 			return &RequestError{Field: "argv", Message: "has more than 512 words"}
 		}
-	case SFTPStat:
-		path = op.Path
-	case SFTPList:
-		path = op.Path
-	case SFTPRead:
-		path = op.Path
-	case SFTPWrite:
-		path = op.Path
-	case SFTPRemove:
-		path = op.Path
-	case SFTPGet:
-		path, local = op.Path, op.Local
-	case SFTPPut:
-		path, local = op.Path, op.Local
+	case FileOp:
+		f := op.File()
+		if path = f.Path; f.Local != nil {
+			local = *f.Local
+		}
 	case BlobRead:
 		local = op.Local
 	case ListCommands:
@@ -313,3 +360,24 @@ func (ListCommands) Import() string { return "list_commands" }
 func (Ask) Import() string          { return "ask" }
 func (UndoSteps) Import() string    { return "undo_steps" }
 func (Snapshots) Import() string    { return "snapshots" }
+
+func (Stage) File() File        { return File{Action: "stage"} }
+func (o Discard) File() File    { return File{Action: "discard", Path: o.Path} }
+func (o SFTPStat) File() File   { return File{Action: "stat", Path: o.Path} }
+func (o SFTPList) File() File   { return File{Action: "list", Path: o.Path} }
+func (o SFTPRemove) File() File { return File{Action: "remove", Path: o.Path} }
+func (o SFTPRead) File() File {
+	return File{Action: "read", Path: o.Path, Moves: MovesFile, Limit: o.MaxBytes}
+}
+func (o SFTPWrite) File() File {
+	return File{Action: "write", Path: o.Path, Mode: o.Mode, Overwrite: o.Overwrite, Data: &o.Data,
+		Moves: MovesData}
+}
+func (o SFTPGet) File() File {
+	return File{Action: "get", Path: o.Path, Local: &o.Local, Overwrite: o.Overwrite,
+		Moves: MovesFile}
+}
+func (o SFTPPut) File() File {
+	return File{Action: "put", Path: o.Path, Local: &o.Local, Mode: o.Mode, Overwrite: o.Overwrite,
+		Parents: o.Parents, Moves: MovesLocal}
+}

@@ -4,6 +4,157 @@ package abi
 
 import "github.com/caponier-mcp/caponier/sdk/codec"
 
+func (v *AskResponse) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "action":
+			codec.Text(r.Once(&seen, 0), &v.Action)
+		case "content":
+			codec.Raw(r.Once(&seen, 1), &v.Content)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (v *ReadResponse) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "text":
+			codec.Text(r.Once(&seen, 0), &v.Text)
+		case "b64":
+			codec.Text(r.Once(&seen, 1), &v.B64)
+		case "bytes":
+			codec.Int(r.Once(&seen, 2), &v.Bytes)
+		case "eof":
+			codec.Bool(r.Once(&seen, 3), &v.EOF)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (v *BlobWriteResponse) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "blob":
+			codec.Text(r.Once(&seen, 0), &v.Blob)
+		case "uri":
+			codec.Text(r.Once(&seen, 1), &v.URI)
+		case "bytes":
+			codec.Int(r.Once(&seen, 2), &v.Bytes)
+		case "sha256":
+			codec.Text(r.Once(&seen, 3), &v.SHA256)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (v *HTTPResponse) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "text":
+			codec.Text(r.Once(&seen, 0), &v.Text)
+		case "b64":
+			codec.Text(r.Once(&seen, 1), &v.B64)
+		case "status":
+			codec.Int(r.Once(&seen, 2), &v.Status)
+		case "headers":
+			codec.List(r.Once(&seen, 3), &v.Headers, func(r *codec.Reader, e *[2]string) {
+				codec.Array(r, e[:], codec.Text[string])
+			})
+		case "blob":
+			codec.Text(r.Once(&seen, 4), &v.Blob)
+		case "bytes":
+			codec.Int(r.Once(&seen, 5), &v.Bytes)
+		case "hops":
+			codec.List(r.Once(&seen, 6), &v.Hops, codec.Into[Hop])
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (v *WriteResponse) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "bytes":
+			codec.Int(r.Once(&seen, 0), &v.Bytes)
+		case "sha256":
+			codec.Text(r.Once(&seen, 1), &v.SHA256)
+		case "local":
+			codec.Text(r.Once(&seen, 2), &v.Local)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (v *ListResponse) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "entries":
+			codec.List(r.Once(&seen, 0), &v.Entries, codec.Into[FileInfo])
+		case "truncated":
+			codec.Bool(r.Once(&seen, 1), &v.Truncated)
+		default:
+			r.Skip()
+		}
+	}
+}
+
+func (v *FileInfo) ReadJSON(r *codec.Reader) {
+	if !r.Object() {
+		return
+	}
+	seen := uint64(0)
+	for name, more := r.More(); more; name, more = r.More() {
+		switch name {
+		case "name":
+			codec.Text(r.Once(&seen, 0), &v.Name)
+		case "name_b64":
+			codec.Text(r.Once(&seen, 1), &v.NameB64)
+		case "type":
+			codec.Text(r.Once(&seen, 2), &v.Type)
+		case "size":
+			codec.Int(r.Once(&seen, 3), &v.Size)
+		case "mode":
+			codec.Own(r.Once(&seen, 4), &v.Mode)
+		case "mtime":
+			codec.Int(r.Once(&seen, 5), &v.MTime)
+		case "real_path":
+			codec.Text(r.Once(&seen, 6), &v.RealPath)
+		default:
+			r.Skip()
+		}
+	}
+}
+
 func (v *ExecResponse) ReadJSON(r *codec.Reader) {
 	if !r.Object() {
 		return
@@ -42,157 +193,6 @@ func (v *StageResponse) ReadJSON(r *codec.Reader) {
 		switch name {
 		case "dir":
 			codec.Text(r.Once(&seen, 0), &v.Dir)
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *FileInfo) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "name":
-			codec.Text(r.Once(&seen, 0), &v.Name)
-		case "name_b64":
-			codec.Text(r.Once(&seen, 1), &v.NameB64)
-		case "type":
-			codec.Text(r.Once(&seen, 2), &v.Type)
-		case "size":
-			codec.Int(r.Once(&seen, 3), &v.Size)
-		case "mode":
-			codec.Own(r.Once(&seen, 4), &v.Mode)
-		case "mtime":
-			codec.Int(r.Once(&seen, 5), &v.MTime)
-		case "real_path":
-			codec.Text(r.Once(&seen, 6), &v.RealPath)
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *ListResponse) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "entries":
-			codec.List(r.Once(&seen, 0), &v.Entries, codec.Into[FileInfo])
-		case "truncated":
-			codec.Bool(r.Once(&seen, 1), &v.Truncated)
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *ReadResponse) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "text":
-			codec.Text(r.Once(&seen, 0), &v.Text)
-		case "b64":
-			codec.Text(r.Once(&seen, 1), &v.B64)
-		case "bytes":
-			codec.Int(r.Once(&seen, 2), &v.Bytes)
-		case "eof":
-			codec.Bool(r.Once(&seen, 3), &v.EOF)
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *WriteResponse) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "bytes":
-			codec.Int(r.Once(&seen, 0), &v.Bytes)
-		case "sha256":
-			codec.Text(r.Once(&seen, 1), &v.SHA256)
-		case "local":
-			codec.Text(r.Once(&seen, 2), &v.Local)
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *HTTPResponse) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "text":
-			codec.Text(r.Once(&seen, 0), &v.Text)
-		case "b64":
-			codec.Text(r.Once(&seen, 1), &v.B64)
-		case "status":
-			codec.Int(r.Once(&seen, 2), &v.Status)
-		case "headers":
-			codec.List(r.Once(&seen, 3), &v.Headers, func(r *codec.Reader, e *[2]string) {
-				codec.Array(r, e[:], codec.Text[string])
-			})
-		case "blob":
-			codec.Text(r.Once(&seen, 4), &v.Blob)
-		case "bytes":
-			codec.Int(r.Once(&seen, 5), &v.Bytes)
-		case "hops":
-			codec.List(r.Once(&seen, 6), &v.Hops, codec.Into[Hop])
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *BlobWriteResponse) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "blob":
-			codec.Text(r.Once(&seen, 0), &v.Blob)
-		case "uri":
-			codec.Text(r.Once(&seen, 1), &v.URI)
-		case "bytes":
-			codec.Int(r.Once(&seen, 2), &v.Bytes)
-		case "sha256":
-			codec.Text(r.Once(&seen, 3), &v.SHA256)
-		default:
-			r.Skip()
-		}
-	}
-}
-
-func (v *AskResponse) ReadJSON(r *codec.Reader) {
-	if !r.Object() {
-		return
-	}
-	seen := uint64(0)
-	for name, more := r.More(); more; name, more = r.More() {
-		switch name {
-		case "action":
-			codec.Text(r.Once(&seen, 0), &v.Action)
-		case "content":
-			codec.Raw(r.Once(&seen, 1), &v.Content)
 		default:
 			r.Skip()
 		}

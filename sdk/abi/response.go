@@ -203,17 +203,3 @@ type (
 
 // PlannedStages is the parent of the directories that a planned stage returns. None of them exists.
 const PlannedStages = "/planned/"
-
-// Wire returns one value of every type that crosses between an operation and its plugin, so that a
-// codec can learn the types before the first call.
-func Wire() []any {
-	return []any{
-		&SSHExec{}, &SSHScript{}, &Stage{}, &ExecResponse{}, &StageResponse{},
-		&SFTPStat{}, &SFTPList{}, &SFTPRead{}, &SFTPWrite{}, &SFTPGet{}, &SFTPPut{}, &SFTPRemove{},
-		&FileInfo{}, &ListResponse{}, &ReadResponse{}, &WriteResponse{},
-		&HTTPRequest{}, &HTTPResponse{}, &BlobWrite{}, &BlobWriteResponse{}, &BlobRead{},
-		&Ask{}, &AskResponse{}, &ListCommands{}, &CommandsResponse{},
-		&UndoSteps{}, &UndoStepsResponse{}, &Snapshots{}, &SnapshotsResponse{},
-		&Failure{}, &Progress{}, &ManyResponse{},
-	}
-}

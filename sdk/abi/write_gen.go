@@ -4,123 +4,35 @@ package abi
 
 import "github.com/caponier-mcp/caponier/sdk/codec"
 
-func (v SSHExec) WriteJSON(w *codec.Writer) {
+func (v BlobRead) WriteJSON(w *codec.Writer) {
 	w.Open('{')
 	if v.TimeoutMS != 0 {
 		w.Key("timeout_ms")
 		w.Int(v.TimeoutMS)
 	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("argv")
-	if v.Argv == nil {
-		w.Null()
-	} else {
-		w.Open('[')
-		for _, e0 := range v.Argv {
-			w.Elem()
-			w.Text(e0)
-		}
-		w.Close(']')
-	}
-	if v.Stdin != "" {
-		w.Key("stdin")
-		w.Text(v.Stdin)
-	}
-	if v.StdinB64 != "" {
-		w.Key("stdin_b64")
-		w.Text(v.StdinB64)
+	w.Key("blob")
+	w.Text(v.Blob)
+	if v.Offset != 0 {
+		w.Key("offset")
+		w.Int(v.Offset)
 	}
 	if v.MaxBytes != 0 {
 		w.Key("max_bytes")
 		w.Int(v.MaxBytes)
 	}
+	if v.Local != "" {
+		w.Key("local")
+		w.Text(v.Local)
+	}
 	w.Close('}')
 }
 
-func (v SSHScript) WriteJSON(w *codec.Writer) {
+func (v BlobWrite) WriteJSON(w *codec.Writer) {
 	w.Open('{')
 	if v.TimeoutMS != 0 {
 		w.Key("timeout_ms")
 		w.Int(v.TimeoutMS)
 	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("script")
-	w.Text(v.Script)
-	if v.MaxBytes != 0 {
-		w.Key("max_bytes")
-		w.Int(v.MaxBytes)
-	}
-	w.Close('}')
-}
-
-func (v Stage) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Close('}')
-}
-
-func (v SFTPStat) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("path")
-	w.Text(v.Path)
-	w.Close('}')
-}
-
-func (v SFTPList) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("path")
-	w.Text(v.Path)
-	if v.Limit != 0 {
-		w.Key("limit")
-		w.Int(int64(v.Limit))
-	}
-	w.Close('}')
-}
-
-func (v SFTPRead) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("path")
-	w.Text(v.Path)
-	if v.MaxBytes != 0 {
-		w.Key("max_bytes")
-		w.Int(v.MaxBytes)
-	}
-	w.Close('}')
-}
-
-func (v SFTPWrite) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
 	if v.Text != "" {
 		w.Key("text")
 		w.Text(v.Text)
@@ -129,83 +41,14 @@ func (v SFTPWrite) WriteJSON(w *codec.Writer) {
 		w.Key("b64")
 		w.Text(v.B64)
 	}
-	w.Key("path")
-	w.Text(v.Path)
-	if v.Mode != "" {
-		w.Key("mode")
-		w.Text(v.Mode)
+	w.Key("name")
+	w.Text(v.Name)
+	w.Key("mime")
+	w.Text(v.MIME)
+	if v.TTLS != 0 {
+		w.Key("ttl_s")
+		w.Int(v.TTLS)
 	}
-	if v.Overwrite {
-		w.Key("overwrite")
-		w.Bool(v.Overwrite)
-	}
-	w.Close('}')
-}
-
-func (v SFTPGet) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("path")
-	w.Text(v.Path)
-	w.Key("local")
-	w.Text(v.Local)
-	if v.Overwrite {
-		w.Key("overwrite")
-		w.Bool(v.Overwrite)
-	}
-	if v.MaxBytes != 0 {
-		w.Key("max_bytes")
-		w.Int(v.MaxBytes)
-	}
-	if v.SHA256 != "" {
-		w.Key("sha256")
-		w.Text(v.SHA256)
-	}
-	w.Close('}')
-}
-
-func (v SFTPPut) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("local")
-	w.Text(v.Local)
-	w.Key("path")
-	w.Text(v.Path)
-	if v.Mode != "" {
-		w.Key("mode")
-		w.Text(v.Mode)
-	}
-	if v.Overwrite {
-		w.Key("overwrite")
-		w.Bool(v.Overwrite)
-	}
-	if v.Parents {
-		w.Key("parents")
-		w.Bool(v.Parents)
-	}
-	w.Close('}')
-}
-
-func (v SFTPRemove) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("node")
-	w.Text(v.Node)
-	w.Key("path")
-	w.Text(v.Path)
 	w.Close('}')
 }
 
@@ -268,54 +111,6 @@ func (v HTTPRequest) WriteJSON(w *codec.Writer) {
 	w.Close('}')
 }
 
-func (v BlobWrite) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	if v.Text != "" {
-		w.Key("text")
-		w.Text(v.Text)
-	}
-	if v.B64 != "" {
-		w.Key("b64")
-		w.Text(v.B64)
-	}
-	w.Key("name")
-	w.Text(v.Name)
-	w.Key("mime")
-	w.Text(v.MIME)
-	if v.TTLS != 0 {
-		w.Key("ttl_s")
-		w.Int(v.TTLS)
-	}
-	w.Close('}')
-}
-
-func (v BlobRead) WriteJSON(w *codec.Writer) {
-	w.Open('{')
-	if v.TimeoutMS != 0 {
-		w.Key("timeout_ms")
-		w.Int(v.TimeoutMS)
-	}
-	w.Key("blob")
-	w.Text(v.Blob)
-	if v.Offset != 0 {
-		w.Key("offset")
-		w.Int(v.Offset)
-	}
-	if v.MaxBytes != 0 {
-		w.Key("max_bytes")
-		w.Int(v.MaxBytes)
-	}
-	if v.Local != "" {
-		w.Key("local")
-		w.Text(v.Local)
-	}
-	w.Close('}')
-}
-
 func (v ListCommands) WriteJSON(w *codec.Writer) {
 	w.Open('{')
 	if v.TimeoutMS != 0 {
@@ -333,14 +128,146 @@ func (v ListCommands) WriteJSON(w *codec.Writer) {
 	w.Close('}')
 }
 
-func (v UndoSteps) WriteJSON(w *codec.Writer) {
+func (v SFTPGet) WriteJSON(w *codec.Writer) {
 	w.Open('{')
 	if v.TimeoutMS != 0 {
 		w.Key("timeout_ms")
 		w.Int(v.TimeoutMS)
 	}
-	w.Key("call")
-	w.Text(v.Call)
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("path")
+	w.Text(v.Path)
+	w.Key("local")
+	w.Text(v.Local)
+	if v.Overwrite {
+		w.Key("overwrite")
+		w.Bool(v.Overwrite)
+	}
+	if v.MaxBytes != 0 {
+		w.Key("max_bytes")
+		w.Int(v.MaxBytes)
+	}
+	if v.SHA256 != "" {
+		w.Key("sha256")
+		w.Text(v.SHA256)
+	}
+	w.Close('}')
+}
+
+func (v SFTPList) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("path")
+	w.Text(v.Path)
+	if v.Limit != 0 {
+		w.Key("limit")
+		w.Int(int64(v.Limit))
+	}
+	w.Close('}')
+}
+
+func (v SFTPPut) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("local")
+	w.Text(v.Local)
+	w.Key("path")
+	w.Text(v.Path)
+	if v.Mode != "" {
+		w.Key("mode")
+		w.Text(v.Mode)
+	}
+	if v.Overwrite {
+		w.Key("overwrite")
+		w.Bool(v.Overwrite)
+	}
+	if v.Parents {
+		w.Key("parents")
+		w.Bool(v.Parents)
+	}
+	w.Close('}')
+}
+
+func (v SFTPRead) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("path")
+	w.Text(v.Path)
+	if v.MaxBytes != 0 {
+		w.Key("max_bytes")
+		w.Int(v.MaxBytes)
+	}
+	w.Close('}')
+}
+
+func (v SFTPRemove) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("path")
+	w.Text(v.Path)
+	w.Close('}')
+}
+
+func (v SFTPStat) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("path")
+	w.Text(v.Path)
+	w.Close('}')
+}
+
+func (v SFTPWrite) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	if v.Text != "" {
+		w.Key("text")
+		w.Text(v.Text)
+	}
+	if v.B64 != "" {
+		w.Key("b64")
+		w.Text(v.B64)
+	}
+	w.Key("path")
+	w.Text(v.Path)
+	if v.Mode != "" {
+		w.Key("mode")
+		w.Text(v.Mode)
+	}
+	if v.Overwrite {
+		w.Key("overwrite")
+		w.Bool(v.Overwrite)
+	}
 	w.Close('}')
 }
 
@@ -354,6 +281,79 @@ func (v Snapshots) WriteJSON(w *codec.Writer) {
 		w.Key("all")
 		w.Bool(v.All)
 	}
+	w.Close('}')
+}
+
+func (v SSHExec) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("argv")
+	if v.Argv == nil {
+		w.Null()
+	} else {
+		w.Open('[')
+		for _, e0 := range v.Argv {
+			w.Elem()
+			w.Text(e0)
+		}
+		w.Close(']')
+	}
+	if v.Stdin != "" {
+		w.Key("stdin")
+		w.Text(v.Stdin)
+	}
+	if v.StdinB64 != "" {
+		w.Key("stdin_b64")
+		w.Text(v.StdinB64)
+	}
+	if v.MaxBytes != 0 {
+		w.Key("max_bytes")
+		w.Int(v.MaxBytes)
+	}
+	w.Close('}')
+}
+
+func (v SSHScript) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Key("script")
+	w.Text(v.Script)
+	if v.MaxBytes != 0 {
+		w.Key("max_bytes")
+		w.Int(v.MaxBytes)
+	}
+	w.Close('}')
+}
+
+func (v Stage) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("node")
+	w.Text(v.Node)
+	w.Close('}')
+}
+
+func (v UndoSteps) WriteJSON(w *codec.Writer) {
+	w.Open('{')
+	if v.TimeoutMS != 0 {
+		w.Key("timeout_ms")
+		w.Int(v.TimeoutMS)
+	}
+	w.Key("call")
+	w.Text(v.Call)
 	w.Close('}')
 }
 

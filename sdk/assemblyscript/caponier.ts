@@ -12,25 +12,6 @@
 @external("caponier_v1", "log") declare function log_line(level: i32, ptr: usize, len: u32): void;
 @external("caponier_v1", "progress") declare function progress_note(ptr: usize, len: u32): void;
 
-// The compiler keeps only the operations that are called: they are what plugins.lock lists.
-@external("caponier_v1", "ssh_exec") declare function ssh_exec(ptr: usize, len: u32): u32;
-@external("caponier_v1", "ssh_script") declare function ssh_script(ptr: usize, len: u32): u32;
-@external("caponier_v1", "stage") declare function stage_dir(ptr: usize, len: u32): u32;
-@external("caponier_v1", "sftp_stat") declare function sftp_stat(ptr: usize, len: u32): u32;
-@external("caponier_v1", "sftp_list") declare function sftp_list(ptr: usize, len: u32): u32;
-@external("caponier_v1", "sftp_read") declare function sftp_read(ptr: usize, len: u32): u32;
-@external("caponier_v1", "sftp_write") declare function sftp_write(ptr: usize, len: u32): u32;
-@external("caponier_v1", "sftp_get") declare function sftp_get(ptr: usize, len: u32): u32;
-@external("caponier_v1", "sftp_put") declare function sftp_put(ptr: usize, len: u32): u32;
-@external("caponier_v1", "sftp_remove") declare function sftp_remove(ptr: usize, len: u32): u32;
-@external("caponier_v1", "http_request") declare function http_request(ptr: usize, len: u32): u32;
-@external("caponier_v1", "blob_write") declare function blob_write(ptr: usize, len: u32): u32;
-@external("caponier_v1", "blob_read") declare function blob_read(ptr: usize, len: u32): u32;
-@external("caponier_v1", "list_commands") declare function list_commands(ptr: usize, len: u32): u32;
-@external("caponier_v1", "ask") declare function ask_user(ptr: usize, len: u32): u32;
-@external("caponier_v1", "undo_steps") declare function undo_steps(ptr: usize, len: u32): u32;
-@external("caponier_v1", "snapshots") declare function snapshots_taken(ptr: usize, len: u32): u32;
-
 // What caponier_v1_call returns.
 export const OK: i32 = 0, ERROR: i32 = 1, BAD_INPUT: i32 = 2;
 
@@ -57,24 +38,43 @@ export class Response {
   }
 }
 
-// Operations: each takes its request as JSON.
-export function sshExec(request: string): Response { const b = bytes(request); return answer(ssh_exec(changetype<usize>(b), b.byteLength)); }
-export function sshScript(request: string): Response { const b = bytes(request); return answer(ssh_script(changetype<usize>(b), b.byteLength)); }
-export function stage(request: string): Response { const b = bytes(request); return answer(stage_dir(changetype<usize>(b), b.byteLength)); }
-export function sftpStat(request: string): Response { const b = bytes(request); return answer(sftp_stat(changetype<usize>(b), b.byteLength)); }
-export function sftpList(request: string): Response { const b = bytes(request); return answer(sftp_list(changetype<usize>(b), b.byteLength)); }
-export function sftpRead(request: string): Response { const b = bytes(request); return answer(sftp_read(changetype<usize>(b), b.byteLength)); }
-export function sftpWrite(request: string): Response { const b = bytes(request); return answer(sftp_write(changetype<usize>(b), b.byteLength)); }
-export function sftpGet(request: string): Response { const b = bytes(request); return answer(sftp_get(changetype<usize>(b), b.byteLength)); }
-export function sftpPut(request: string): Response { const b = bytes(request); return answer(sftp_put(changetype<usize>(b), b.byteLength)); }
-export function sftpRemove(request: string): Response { const b = bytes(request); return answer(sftp_remove(changetype<usize>(b), b.byteLength)); }
-export function httpRequest(request: string): Response { const b = bytes(request); return answer(http_request(changetype<usize>(b), b.byteLength)); }
-export function blobWrite(request: string): Response { const b = bytes(request); return answer(blob_write(changetype<usize>(b), b.byteLength)); }
-export function blobRead(request: string): Response { const b = bytes(request); return answer(blob_read(changetype<usize>(b), b.byteLength)); }
-export function listCommands(request: string): Response { const b = bytes(request); return answer(list_commands(changetype<usize>(b), b.byteLength)); }
-export function ask(request: string): Response { const b = bytes(request); return answer(ask_user(changetype<usize>(b), b.byteLength)); }
-export function undoSteps(request: string): Response { const b = bytes(request); return answer(undo_steps(changetype<usize>(b), b.byteLength)); }
-export function snapshots(request: string): Response { const b = bytes(request); return answer(snapshots_taken(changetype<usize>(b), b.byteLength)); }
+// Operations: each takes its request as JSON. The compiler keeps only those that are called: they
+// are what plugins.lock lists. go generate ./abi writes the next lines.
+@external("caponier_v1", "ask") declare function import_ask(ptr: usize, len: u32): u32;
+export function ask(request: string): Response { const b = bytes(request); return answer(import_ask(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "blob_read") declare function import_blob_read(ptr: usize, len: u32): u32;
+export function blobRead(request: string): Response { const b = bytes(request); return answer(import_blob_read(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "blob_write") declare function import_blob_write(ptr: usize, len: u32): u32;
+export function blobWrite(request: string): Response { const b = bytes(request); return answer(import_blob_write(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "http_request") declare function import_http_request(ptr: usize, len: u32): u32;
+export function httpRequest(request: string): Response { const b = bytes(request); return answer(import_http_request(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "list_commands") declare function import_list_commands(ptr: usize, len: u32): u32;
+export function listCommands(request: string): Response { const b = bytes(request); return answer(import_list_commands(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "sftp_get") declare function import_sftp_get(ptr: usize, len: u32): u32;
+export function sftpGet(request: string): Response { const b = bytes(request); return answer(import_sftp_get(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "sftp_list") declare function import_sftp_list(ptr: usize, len: u32): u32;
+export function sftpList(request: string): Response { const b = bytes(request); return answer(import_sftp_list(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "sftp_put") declare function import_sftp_put(ptr: usize, len: u32): u32;
+export function sftpPut(request: string): Response { const b = bytes(request); return answer(import_sftp_put(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "sftp_read") declare function import_sftp_read(ptr: usize, len: u32): u32;
+export function sftpRead(request: string): Response { const b = bytes(request); return answer(import_sftp_read(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "sftp_remove") declare function import_sftp_remove(ptr: usize, len: u32): u32;
+export function sftpRemove(request: string): Response { const b = bytes(request); return answer(import_sftp_remove(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "sftp_stat") declare function import_sftp_stat(ptr: usize, len: u32): u32;
+export function sftpStat(request: string): Response { const b = bytes(request); return answer(import_sftp_stat(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "sftp_write") declare function import_sftp_write(ptr: usize, len: u32): u32;
+export function sftpWrite(request: string): Response { const b = bytes(request); return answer(import_sftp_write(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "snapshots") declare function import_snapshots(ptr: usize, len: u32): u32;
+export function snapshots(request: string): Response { const b = bytes(request); return answer(import_snapshots(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "ssh_exec") declare function import_ssh_exec(ptr: usize, len: u32): u32;
+export function sshExec(request: string): Response { const b = bytes(request); return answer(import_ssh_exec(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "ssh_script") declare function import_ssh_script(ptr: usize, len: u32): u32;
+export function sshScript(request: string): Response { const b = bytes(request); return answer(import_ssh_script(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "stage") declare function import_stage(ptr: usize, len: u32): u32;
+export function stage(request: string): Response { const b = bytes(request); return answer(import_stage(changetype<usize>(b), b.byteLength)); }
+@external("caponier_v1", "undo_steps") declare function import_undo_steps(ptr: usize, len: u32): u32;
+export function undoSteps(request: string): Response { const b = bytes(request); return answer(import_undo_steps(changetype<usize>(b), b.byteLength)); }
+// Written by hand again.
 
 function bytes(text: string): ArrayBuffer { return String.UTF8.encode(text); }
 

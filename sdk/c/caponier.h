@@ -25,24 +25,26 @@ CAP_IMPORT(resp_read) unsigned cap_resp_read(char *p, unsigned n);
 CAP_IMPORT(log) void cap_log_raw(int level, const char *p, unsigned n);
 CAP_IMPORT(progress) void cap_progress_raw(const char *p, unsigned n);
 
-/* The linker keeps only the operations that are called: they are what plugins.lock lists. */
+// The linker keeps only the operations that are called: they are what plugins.lock lists.
+// go generate ./abi writes the next lines.
+CAP_OPERATION(ask);
+CAP_OPERATION(blob_read);
+CAP_OPERATION(blob_write);
+CAP_OPERATION(http_request);
+CAP_OPERATION(list_commands);
+CAP_OPERATION(sftp_get);
+CAP_OPERATION(sftp_list);
+CAP_OPERATION(sftp_put);
+CAP_OPERATION(sftp_read);
+CAP_OPERATION(sftp_remove);
+CAP_OPERATION(sftp_stat);
+CAP_OPERATION(sftp_write);
+CAP_OPERATION(snapshots);
 CAP_OPERATION(ssh_exec);
 CAP_OPERATION(ssh_script);
 CAP_OPERATION(stage);
-CAP_OPERATION(sftp_stat);
-CAP_OPERATION(sftp_list);
-CAP_OPERATION(sftp_read);
-CAP_OPERATION(sftp_write);
-CAP_OPERATION(sftp_get);
-CAP_OPERATION(sftp_put);
-CAP_OPERATION(sftp_remove);
-CAP_OPERATION(http_request);
-CAP_OPERATION(blob_write);
-CAP_OPERATION(blob_read);
-CAP_OPERATION(list_commands);
-CAP_OPERATION(ask);
 CAP_OPERATION(undo_steps);
-CAP_OPERATION(snapshots);
+// Written by hand again.
 
 extern unsigned char __heap_base;
 

@@ -21,23 +21,25 @@ extern "C" {
 // The operations. The linker keeps those that are used: they are what plugins.lock lists.
 #[link(wasm_import_module = "caponier_v1")]
 extern "C" {
+    // go generate ./abi writes the next lines.
+    pub fn ask(p: *const u8, n: u32) -> u32;
+    pub fn blob_read(p: *const u8, n: u32) -> u32;
+    pub fn blob_write(p: *const u8, n: u32) -> u32;
+    pub fn http_request(p: *const u8, n: u32) -> u32;
+    pub fn list_commands(p: *const u8, n: u32) -> u32;
+    pub fn sftp_get(p: *const u8, n: u32) -> u32;
+    pub fn sftp_list(p: *const u8, n: u32) -> u32;
+    pub fn sftp_put(p: *const u8, n: u32) -> u32;
+    pub fn sftp_read(p: *const u8, n: u32) -> u32;
+    pub fn sftp_remove(p: *const u8, n: u32) -> u32;
+    pub fn sftp_stat(p: *const u8, n: u32) -> u32;
+    pub fn sftp_write(p: *const u8, n: u32) -> u32;
+    pub fn snapshots(p: *const u8, n: u32) -> u32;
     pub fn ssh_exec(p: *const u8, n: u32) -> u32;
     pub fn ssh_script(p: *const u8, n: u32) -> u32;
     pub fn stage(p: *const u8, n: u32) -> u32;
-    pub fn sftp_stat(p: *const u8, n: u32) -> u32;
-    pub fn sftp_list(p: *const u8, n: u32) -> u32;
-    pub fn sftp_read(p: *const u8, n: u32) -> u32;
-    pub fn sftp_write(p: *const u8, n: u32) -> u32;
-    pub fn sftp_get(p: *const u8, n: u32) -> u32;
-    pub fn sftp_put(p: *const u8, n: u32) -> u32;
-    pub fn sftp_remove(p: *const u8, n: u32) -> u32;
-    pub fn http_request(p: *const u8, n: u32) -> u32;
-    pub fn blob_write(p: *const u8, n: u32) -> u32;
-    pub fn blob_read(p: *const u8, n: u32) -> u32;
-    pub fn list_commands(p: *const u8, n: u32) -> u32;
-    pub fn ask(p: *const u8, n: u32) -> u32;
     pub fn undo_steps(p: *const u8, n: u32) -> u32;
-    pub fn snapshots(p: *const u8, n: u32) -> u32;
+    // Written by hand again.
 }
 
 pub type Operation = unsafe extern "C" fn(*const u8, u32) -> u32;

@@ -4,11 +4,34 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/caponier-mcp/caponier/sdk"
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
+
+// Hooks answer the operations of a tool, each the one of its name.
+type Hooks struct {
+	UndoSteps    func(call string) (tool string, steps []sdk.UndoStep, err error)
+	Snapshots    func(all bool) ([]sdk.Snapshot, error)
+	SSHExec      func(node string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error)
+	SSHScript    func(node, script string, o sdk.ExecOptions) (sdk.ExecResult, error)
+	Stage        func(node string) (string, error)
+	SFTPStat     func(node, path string) (sdk.FileInfo, error)
+	SFTPList     func(node, path string, limit int) (sdk.List, error)
+	SFTPRead     func(node, path string, maxBytes int64) (sdk.ReadResult, error)
+	SFTPWrite    func(node, path string, data []byte, o sdk.FileOptions) (sdk.Written, error)
+	SFTPGet      func(node, path, local string, o sdk.FileOptions) (sdk.Written, error)
+	SFTPPut      func(node, local, path string, o sdk.FileOptions) (sdk.Written, error)
+	SFTPRemove   func(node, path string) error
+	HTTPRequest  func(sdk.Request) (sdk.Response, error)
+	BlobWrite    func(name, mime string, data []byte, ttl time.Duration) (sdk.Blob, error)
+	BlobRead     func(blob string, offset, maxBytes int64) (sdk.ReadResult, error)
+	BlobCopy     func(blob, local string) (sdk.Written, error)
+	ListCommands func(node, word string) (abi.CommandsResponse, error)
+	Ask          func(key, message string, schema json.RawMessage) (sdk.Answer, error)
+}
 
 // answer decodes a request as the host does, and calls the hook of its operation.
 func (h *Host) answer(name string, request []byte) (any, error) {
@@ -101,43 +124,11 @@ func (h *Host) file(op abi.Op, data []byte) (any, error) {
 
 // hooked reports whether the test answers the operation.
 func (h *Host) hooked(op abi.Op) bool {
-	switch q := op.(type) {
-	case abi.SSHExec:
-		return h.SSHExec != nil
-	case abi.SSHScript:
-		return h.SSHScript != nil
-	case abi.Stage:
-		return h.Stage != nil
-	case abi.SFTPStat:
-		return h.SFTPStat != nil
-	case abi.SFTPList:
-		return h.SFTPList != nil
-	case abi.SFTPRead:
-		return h.SFTPRead != nil
-	case abi.SFTPWrite:
-		return h.SFTPWrite != nil
-	case abi.SFTPGet:
-		return h.SFTPGet != nil
-	case abi.SFTPPut:
-		return h.SFTPPut != nil
-	case abi.SFTPRemove:
-		return h.SFTPRemove != nil
-	case abi.HTTPRequest:
-		return h.HTTPRequest != nil
-	case abi.BlobWrite:
-		return h.BlobWrite != nil
-	case abi.BlobRead:
-		return q.Local == "" && h.BlobRead != nil || q.Local != "" && h.BlobCopy != nil
-	case abi.ListCommands:
-		return h.ListCommands != nil
-	case abi.Ask:
-		return h.Ask != nil
-	case abi.UndoSteps:
-		return h.UndoSteps != nil
-	case abi.Snapshots:
-		return h.Snapshots != nil
+	if q, reads := op.(abi.BlobRead); reads && q.Local != "" {
+		return h.BlobCopy != nil
 	}
-	return false
+	hook := reflect.ValueOf(h.Hooks).FieldByName(reflect.TypeOf(op).Name())
+	return hook.IsValid() && !hook.IsNil()
 }
 
 // dataOf returns the bytes that a request carries.

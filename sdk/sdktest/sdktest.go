@@ -27,24 +27,7 @@ type Host struct {
 	// LocalFiles are the files below the call's local_dir
 	LocalFiles []sdk.LocalFile
 
-	UndoSteps    func(call string) (tool string, steps []sdk.UndoStep, err error)
-	Snapshots    func(all bool) ([]sdk.Snapshot, error)
-	SSHExec      func(node string, argv []string, o sdk.ExecOptions) (sdk.ExecResult, error)
-	SSHScript    func(node, script string, o sdk.ExecOptions) (sdk.ExecResult, error)
-	Stage        func(node string) (string, error)
-	SFTPStat     func(node, path string) (sdk.FileInfo, error)
-	SFTPList     func(node, path string, limit int) (sdk.List, error)
-	SFTPRead     func(node, path string, maxBytes int64) (sdk.ReadResult, error)
-	SFTPWrite    func(node, path string, data []byte, o sdk.FileOptions) (sdk.Written, error)
-	SFTPGet      func(node, path, local string, o sdk.FileOptions) (sdk.Written, error)
-	SFTPPut      func(node, local, path string, o sdk.FileOptions) (sdk.Written, error)
-	SFTPRemove   func(node, path string) error
-	HTTPRequest  func(sdk.Request) (sdk.Response, error)
-	BlobWrite    func(name, mime string, data []byte, ttl time.Duration) (sdk.Blob, error)
-	BlobRead     func(blob string, offset, maxBytes int64) (sdk.ReadResult, error)
-	BlobCopy     func(blob, local string) (sdk.Written, error)
-	ListCommands func(node, word string) (abi.CommandsResponse, error)
-	Ask          func(key, message string, schema json.RawMessage) (sdk.Answer, error)
+	Hooks
 
 	Requests []Request // what was asked, in order
 	Logs     []string

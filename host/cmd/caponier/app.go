@@ -28,6 +28,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/sweep"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/undo"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // openHost wires the host. When it fails half-way it closes what it has opened. With the name of a
@@ -237,17 +238,15 @@ func (h *host) executors(o *gate.Options) error {
 	h.keeper = &undo.Keeper{Executor: &lease.Executor{Executor: h.remote, Book: h.store,
 		Host: h.store.host}, Book: h.store, Now: time.Now, Call: h.callNative}
 	o.Files, o.Nodes = h.remote.Digests, h.remote.Nodes()
-	o.Executors = map[string]terms.Executor{"blob_write": blobs, "blob_read": blobs,
-		"http_request": out, "ask": mcp.Asker{}, "list_commands": h.lister(),
-		"undo_steps": undo.Records{Keeper: h.keeper},
-		"snapshots":  undo.Records{Keeper: h.keeper}}
-	for _, name := range []string{"stage", "sftp_stat", "sftp_list", "sftp_read", "sftp_get",
-		"discard"} {
-		o.Executors[name] = h.remote
-	}
-	for _, name := range []string{"ssh_exec", "ssh_script", "sftp_write", "sftp_put",
-		"sftp_remove"} {
-		o.Executors[name] = h.keeper
+	records := undo.Records{Keeper: h.keeper}
+	views := map[abi.View]terms.Executor{abi.ViewCommand: h.keeper, abi.ViewFile: h.keeper,
+		abi.ViewBlob: blobs, abi.ViewHTTP: out, abi.ViewAsk: mcp.Asker{}, abi.ViewRecord: records,
+		abi.ViewListing: h.lister()}
+	o.Executors = map[string]terms.Executor{}
+	for _, op := range abi.Table() {
+		if e := views[op.View]; e != nil {
+			o.Executors[op.Import] = e
+		}
 	}
 	o.Executors = h.guard.Executors(o.Executors)
 	if h.recorder != nil {

@@ -264,8 +264,8 @@ func (in *Operation) operation(q *terms.Question) {
 		in.Record = &Record{Action: "snapshots", All: op.All}
 	case abi.ListCommands:
 		in.Listing = &Listing{op.Node, op.Word}
-	default:
-		in.File = fileOf(q)
+	case abi.FileOp:
+		in.File = fileOf(q, op.File())
 	}
 }
 
@@ -280,49 +280,30 @@ func stdinOf(op abi.SSHExec) Stdin {
 	return Stdin{int64(len(data)), digest(data)}
 }
 
-// fileOf returns what an operation does with a file, or nil if it does nothing with one.
-func fileOf(q *terms.Question) *File {
-	var f File
-	moved := func(*terms.FileFacts) int64 { return 0 }
-	switch op := q.Op.(type) {
-	case abi.Stage:
-		return &File{Action: "stage"}
-	case abi.Discard:
-		return &File{Action: "discard", Path: op.Path}
-	case abi.SFTPStat:
-		f = File{Action: "stat", Path: op.Path}
-	case abi.SFTPList:
-		f = File{Action: "list", Path: op.Path}
-	case abi.SFTPRemove:
-		f = File{Action: "remove", Path: op.Path}
-	case abi.SFTPRead:
-		f = File{Action: "read", Path: op.Path}
-		moved = func(f *terms.FileFacts) int64 { return readable(f.Bytes, op.MaxBytes) }
-	case abi.SFTPWrite:
-		data, err := op.Bytes()
-		size, sum := int64(len(data)), digest(data)
-		if err != nil {
-			size = -1 // which policy refuses
+// fileOf returns what an operation does with a file. The facts belong to its second phase.
+func fileOf(q *terms.Question, of abi.File) *File {
+	f := &File{Action: of.Action, Path: of.Path, Local: of.Local, Mode: of.Mode,
+		Overwrite: of.Overwrite, Parents: of.Parents}
+	n := int64(0)
+	if of.Data != nil {
+		data, err := of.Data.Bytes()
+		sum := digest(data)
+		if f.SHA256, n = &sum, int64(len(data)); err != nil {
+			n = -1 // which policy refuses
 		}
-		f = File{Action: "write", Path: op.Path, Mode: op.Mode, Overwrite: op.Overwrite,
-			SHA256: &sum}
-		moved = func(*terms.FileFacts) int64 { return size }
-	case abi.SFTPGet:
-		f = File{Action: "get", Path: op.Path, Local: &op.Local, Overwrite: op.Overwrite}
-		moved = func(f *terms.FileFacts) int64 { return f.Bytes }
-	case abi.SFTPPut:
-		f = File{Action: "put", Path: op.Path, Local: &op.Local, Mode: op.Mode,
-			Overwrite: op.Overwrite, Parents: op.Parents}
-		moved = func(f *terms.FileFacts) int64 { return f.LocalBytes }
-	default:
-		return nil
 	}
 	if facts := q.Facts.File; facts != nil && q.Phase == terms.PhaseEffect {
-		n, mode := moved(facts), int64(facts.Mode)
+		switch of.Moves {
+		case abi.MovesFile:
+			n = readable(facts.Bytes, of.Limit)
+		case abi.MovesLocal:
+			n = facts.LocalBytes
+		}
+		mode := int64(facts.Mode)
 		f.RealPath, f.Type, f.Exists = &facts.RealPath, &facts.Type, &facts.Exists
 		f.Bytes, f.CurrentMod = &n, &mode
 	}
-	return &f
+	return f
 }
 
 // readable returns how many bytes a read moves. Pseudo files say that they are empty, so the limit

@@ -183,27 +183,6 @@ func (c *Candidate) smoke(ctx context.Context) error {
 	return errors.Join(wrong...)
 }
 
-// operations are one of each kind, with contents.
-func operations() []abi.Op {
-	on := abi.OnNode{Node: "node"}
-	data := abi.Data{Text: "text"}
-	return []abi.Op{
-		abi.SSHExec{OnNode: on, Argv: []string{"uptime"}, Stdin: "text"},
-		abi.SSHScript{OnNode: on, Script: "uptime"}, abi.Stage{OnNode: on},
-		abi.SFTPStat{OnNode: on, Path: "/var/log/x"}, abi.SFTPList{OnNode: on, Path: "/var/log"},
-		abi.SFTPRead{OnNode: on, Path: "/var/log/x", MaxBytes: 1},
-		abi.SFTPWrite{OnNode: on, Path: "/var/log/x", Data: data},
-		abi.SFTPGet{OnNode: on, Path: "/var/log/x", Local: "x"},
-		abi.SFTPPut{OnNode: on, Path: "/var/log/x", Local: "x"},
-		abi.SFTPRemove{OnNode: on, Path: "/var/log/x"},
-		abi.HTTPRequest{Method: "POST", URL: "https://host.example/path?a=b", Data: data,
-			Headers: [][2]string{{"accept", "*/*"}}},
-		abi.BlobWrite{Name: "name", MIME: "text/plain", Data: data}, abi.BlobRead{Blob: "name"},
-		abi.Ask{Key: "key", Message: "text"},
-		abi.ListCommands{Node: "node", Word: "pct"}, abi.UndoSteps{Call: "call"}, abi.Snapshots{},
-	}
-}
-
 // firstOfKind returns a tool, a resource and a prompt, as far as there are any.
 func firstOfKind(tools []*terms.Tool) (first []*terms.Tool) {
 	for _, t := range tools {
@@ -254,10 +233,11 @@ func (c *Candidate) samples() (all []terms.Question) {
 			Facts: terms.Facts{Counts: terms.Counts{Calls60s: 1}}}, t)
 		ask(terms.Question{Kind: terms.KindVisible}, t)
 	}
-	for _, op := range operations() {
+	for _, entry := range abi.Table() {
+		op := entry.Example
 		for _, phase := range []terms.Phase{terms.PhaseLookup, terms.PhaseEffect} {
 			q := terms.Question{Kind: terms.KindOperation, Op: op, Phase: phase}
-			if o, _ := abi.Lookup(op.Import()); o.View == abi.ViewCommand {
+			if entry.View == abi.ViewCommand {
 				q.Cmd = &cmd
 			}
 			if op.NodeName() != "" {

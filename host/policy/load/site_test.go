@@ -270,15 +270,16 @@ func TestDecisionsWaitForAChangedPolicy(t *testing.T) {
 	}
 }
 
-// TestSmokeAsksEveryOperation keeps the questions of a load complete.
+// TestSmokeAsksEveryOperation keeps the questions of a load complete, and their examples true.
 func TestSmokeAsksEveryOperation(t *testing.T) {
-	asked := map[string]bool{}
-	for _, op := range operations() {
-		asked[op.Import()] = true
-	}
-	for _, name := range abi.Operations() {
-		if !asked[name] {
-			t.Errorf("%s is not tried when a policy is loaded", name)
+	for _, op := range abi.Table() {
+		if op.Example == nil || op.Example.Import() != op.Import {
+			t.Errorf("%s is not tried when a policy is loaded: %T", op.Import, op.Example)
+		} else if op.OnNode != (op.Example.NodeName() != "") {
+			t.Errorf("the example of %s and the table disagree on its node", op.Import)
+		}
+		if _, file := op.Example.(abi.FileOp); file != (op.View == abi.ViewFile) {
+			t.Errorf("%s has the view %s", op.Import, op.View)
 		}
 	}
 }

@@ -49,7 +49,7 @@ place_ok(p) if {
 }
 
 place_ok(p) if {
-	input.file.action in {"write", "put", "remove"}
+	input.file.action in files.changing
 	files.writable(p)
 	"paths" in input.tool.target_kinds
 	declared
@@ -138,7 +138,7 @@ place_really_ok if {
 
 place_really_ok if {
 	not files.staged(input.file.path)
-	input.file.action in {"write", "put", "remove"}
+	input.file.action in files.changing
 	files.writable(input.file.real_path)
 }
 

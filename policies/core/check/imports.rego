@@ -6,6 +6,8 @@
 #   - data.site: schema.site
 package caponier.core.check.imports
 
+import data.caponier.core.operations.table
+
 asked := {"operation"}
 
 order := 6
@@ -14,11 +16,11 @@ ok if {
 	input.op in input.tool.imports
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
-	part := parts[input.op]
-	given(part)
+	op := table[input.op]
+	given(op.part)
 	count([value | some value in all; value == null]) == count(all) - 1
-	somewhere(part)
-	action
+	somewhere(op)
+	action(op)
 }
 
 # The operation has one of these parts, and the others are null.
@@ -42,35 +44,21 @@ given("listing") if input.listing != null
 
 # The operation names a node if and only if it runs on one. discard removes something on a node or
 # in the workspace.
-somewhere(part) if {
-	part in {"command", "file"}
+somewhere(op) if {
+	op.node
 	input.target != null
 }
 
-somewhere(part) if {
-	not part in {"command", "file"}
+somewhere(op) if {
+	not op.node
 	input.target == null
 }
 
 somewhere(_) if input.op == "discard"
 
-action if not actions[input.op]
+action(op) if op.action == ""
 
-action if input.file.action == actions[input.op]
-
-parts := {
-	"ssh_exec": "command", "ssh_script": "command", "stage": "file", "sftp_stat": "file",
-	"sftp_list": "file", "sftp_read": "file", "sftp_write": "file", "sftp_get": "file",
-	"sftp_put": "file", "sftp_remove": "file", "http_request": "http", "blob_write": "blob",
-	"blob_read": "blob", "ask": "ask", "list_commands": "listing", "discard": "file",
-	"undo_steps": "record", "snapshots": "record",
-}
-
-actions := {
-	"stage": "stage", "sftp_stat": "stat", "sftp_list": "list", "sftp_read": "read",
-	"sftp_write": "write", "sftp_get": "get", "sftp_put": "put", "sftp_remove": "remove",
-	"discard": "discard",
-}
+action(op) if input.file.action == op.action
 
 what := sprintf("%s is not an operation that %s declares, or not asked for as its call allows", [
 	input.op, input.tool.name,

@@ -21,8 +21,6 @@ func Of(op abi.Op, n int) any {
 		data, _ := op.Bytes()
 		sum := sha256.Sum256(data)
 		return abi.WriteResponse{Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:])}
-	case abi.SFTPPut, abi.SFTPRemove:
-		return abi.WriteResponse{}
 	case abi.SFTPGet:
 		return abi.WriteResponse{Local: op.Local}
 	case abi.BlobRead:
@@ -34,7 +32,11 @@ func Of(op abi.Op, n int) any {
 		}
 		return r
 	}
-	return abi.ExecResponse{}
+	entry, _ := abi.Lookup(op.Import())
+	if entry.Response == nil {
+		return struct{}{}
+	}
+	return entry.Response
 }
 
 // Saves reports whether an operation is a request whose response is saved whatever its size.
