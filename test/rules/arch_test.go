@@ -165,6 +165,7 @@ var rooms = map[string][]string{
 	"test/conformance":         {"sdk", "host/"},
 	"test/conformance/":        {"sdk"},
 	"test/toolsdoc":            {"host/"},
+	"test/operationtable":      {"sdk/abi"},
 	"test/demo":                {"test/pvelab"},
 	"test":                     {},
 }
