@@ -86,7 +86,7 @@ plugins:
 	want("another instance", "does not trust", 3, lock...)
 	with(program, root)
 	trust(forge, strings.Replace(workflow, "acme", "evil", 1)+"*")
-	want("another's identity", "plugins.trust lists nobody with the identity "+workflow, 3, lock...)
+	want("another's identity", "plugins.trust has no signer with the identity "+workflow, 3, lock...)
 	trust("https://accounts.example.org", workflow+"*")
 	want("of another issuer", "plugins.trust lists nobody", 3, lock...)
 	trust(forge, "https://github.com/*")

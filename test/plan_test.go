@@ -256,7 +256,7 @@ func TestEveryToolMakesACompletePlanAndKeepsIt(t *testing.T) {
 func TestADeviatingToolIsHeldToItsPlan(t *testing.T) {
 	s, session, asked := planSite(t, "  \"tool:deviant_act\": red\n",
 		filepath.Join(guests, "deviant.wasm"))
-	other := "the next step of the plan that was approved is another: "
+	other := "the approved plan has another next step: "
 	for _, c := range []struct {
 		how     string
 		asked   int

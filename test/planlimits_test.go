@@ -250,7 +250,7 @@ func TestWithoutTheSnapshotThatAPlanPromisesNothingIsDone(t *testing.T) {
 			if all := s.snapshots(t); len(all) > 0 || s.status(t, 104) != "stopped" {
 				t.Errorf("recorded %+v, the guest is %s", all, s.status(t, 104))
 			}
-			s.refuses(t, "the host kept nothing of a call "+a.CallID+" of yours", "undo", a.CallID)
+			s.refuses(t, "the host has no record of a call "+a.CallID+" of yours", "undo", a.CallID)
 			s.journaled(t,
 				`"type":"outcome".*"tool":"start_guest".*"outcome":"failed","code":"no_snapshot"`)
 			if out, err := s.command("audit", "verify").CombinedOutput(); err != nil {

@@ -164,7 +164,7 @@ func TestWhatChangesAfterThePlanStopsTheCall(t *testing.T) {
 		{"a file on the node has another size", "proxmox_upload_file_to_host",
 			`{"local_path":"app.conf","host_path":"/opt/app.conf","overwrite":true}`,
 			func(t *testing.T) { s.run(t, "cp", "/etc/passwd", "/opt/app.conf") },
-			"planned: the next step of the plan that was approved is another", "rename"},
+			"planned: the approved plan has another next step", "rename"},
 		{"a local file has other bytes", "proxmox_upload_file_to_host",
 			`{"local_path":"app.conf","host_path":"/opt/other.conf"}`,
 			func(t *testing.T) { must(t, os.WriteFile(opt, []byte("port = 2\n"), 0o600)) },

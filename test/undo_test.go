@@ -68,7 +68,7 @@ func TestTheHostTakesASnapshotBeforeAGuestIsChanged(t *testing.T) {
 	}
 	s.journaled(t, `"type":"intent".*"op":"ssh_exec".*"principal":"host".*"tool":"take_snapshot"`)
 
-	// A second call takes its own, and the first one's is one too many.
+	// A second call takes its own, and the first one's is over the limit.
 	if out, err := s.command("call", "stop_guest",
 		`{"guest_id":104,"force":true}`).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)

@@ -190,7 +190,7 @@ refusals["a large blob"] := f.operated({
 })
 
 golden["a large blob"] := [
-	["a blob of 2000 bytes is over the limit of 1000", "limits/blob_bytes", "a smaller one"],
+	["a blob of 2000 bytes is over the limit of 1000", "limits/blob_bytes", "smaller data"],
 ]
 
 refusals["many reasons"] := f.decided({

@@ -64,7 +64,7 @@ over(who) := {i |
 	not i in data.site.plugins.trust[who].imports
 }
 
-reasons contains "nobody has signed it whom plugins.trust lists" if {
+reasons contains "no signer in plugins.trust has signed it" if {
 	data.module
 	count(signers) == 0
 	count(object.get(data.module, "identities", [])) == 0
@@ -74,7 +74,7 @@ reasons contains "nobody has signed it whom plugins.trust lists" if {
 reasons contains msg if {
 	count(signers) == 0
 	some certified in data.module.identities
-	msg := sprintf("plugins.trust lists nobody with the identity %s of %s", [
+	msg := sprintf("plugins.trust has no signer with the identity %s of %s", [
 		certified.subject,
 		certified.issuer,
 	])

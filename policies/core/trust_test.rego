@@ -41,7 +41,7 @@ test_a_signer_may_sign_its_names if {
 test_no_signature_is_no_trust if {
 	d := decided({"acme": acme}, module("zfs", [], []))
 	not d.allow
-	d.msg == "nobody has signed it whom plugins.trust lists"
+	d.msg == "no signer in plugins.trust has signed it"
 	not decided({"acme": acme}, module("zfs", [], ["bob"])).allow
 	not decided({}, module("zfs", [], [])).allow
 	not decided({}, module("zfs", [], ["bob"])).allow
@@ -73,7 +73,7 @@ test_an_identity_signs_for_who_has_it if {
 	] {
 		e := decided({"acme": keyless}, certified(subject, forge))
 		not e.allow
-		e.msg == sprintf("plugins.trust lists nobody with the identity %s of %s", [subject, forge])
+		e.msg == sprintf("plugins.trust has no signer with the identity %s of %s", [subject, forge])
 	}
 }
 

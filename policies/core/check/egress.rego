@@ -106,7 +106,7 @@ faults contains sprintf("host %s is not the call's", [input.http.host]) if {
 	not named
 }
 
-faults contains sprintf("redirect %v is one too many", [input.http.hop]) if {
+faults contains sprintf("redirect %v is over the limit", [input.http.hop]) if {
 	input.http.hop > entry.max_hops
 }
 

@@ -39,6 +39,6 @@ rule := "limits/blob_bytes" if input.blob != null
 
 rule := "limits/ask_bytes" if input.blob == null
 
-works := "a smaller one"
+works := "smaller data"
 
 remedy := "limits/blob_bytes or limits/ask_bytes."

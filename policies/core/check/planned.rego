@@ -73,7 +73,7 @@ what := concat("", [
 	input.plan.changed != ""
 } else := "the plan that was approved has no more steps" if {
 	input.plan.left == false
-} else := sprintf("the next step of the plan that was approved is another: %s", [input.plan.want])
+} else := sprintf("the approved plan has another next step: %s", [input.plan.want])
 
 rule := "the plan of this call"
 

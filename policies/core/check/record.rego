@@ -35,7 +35,7 @@ ok if {
 
 what := "only the snapshots from before your own calls are shown to you" if {
 	input.record.action == "snapshots"
-} else := sprintf("the host kept nothing of a call %s of yours", [input.record.call]) if {
+} else := sprintf("the host has no record of a call %s of yours", [input.record.call]) if {
 	# The same text as for a call that does not exist, so that a caller cannot learn of another
 	# principal's call.
 	input.record.undo.owner != input.principal.id

@@ -35,6 +35,6 @@ rule := "host and policy are of different versions" if tables.of.whole
 
 rule := "data.yaml" if not tables.of.whole
 
-works := "only the operator can mend this"
+works := "only the operator can fix this"
 
 remedy := "Use a host and a policy of the same version, and add what data.yaml lacks."
