@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -127,9 +128,9 @@ func (s *Server) shell(ctx context.Context, ch ssh.Channel, command string) int 
 		argv = []string{"/bin/sh", "-c", command}
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = append(
-		os.Environ(),
-		s.o.Env...), ch, ch.Stderr(), 2*time.Second
+	// A test does not depend on the locale of who runs it.
+	cmd.Env = slices.Concat(os.Environ(), []string{"LC_ALL=C.UTF-8"}, s.o.Env)
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = ch, ch.Stderr(), 2*time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 255
