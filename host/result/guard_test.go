@@ -17,6 +17,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/result"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 // rules answer with one action for everything.
@@ -96,6 +97,7 @@ func made(t *testing.T) map[string]string {
 	} {
 		file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
 		words := strings.Split(strings.ReplaceAll(args, "FILE", file), " ")
+		needs.Program(t, words[0])
 		if out, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v: %s", args, err, out)
 		}

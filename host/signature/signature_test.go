@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/host/signature"
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 var module = []byte("\x00asm a module")
@@ -35,6 +36,7 @@ func sshKey(t *testing.T, kind string) (file, public string) {
 
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
+	needs.Program(t, name)
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 	}
