@@ -65,14 +65,15 @@ build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
 # real binary. All tests, also those that need sshd, sudo, shells and browsers, are make check.
 QUICK := TestScripts/(happy|refused|arguments)
 LONG := TestLeavingSomethingOutNeverWidens|TestTheTestsOfCoreCoverIt|TestWhatIsAskedOfAToolIsAskedOfItsAliases|TestWhatASiteAddsChangesNothingOfCore|TestTracingSeesWhatIsNotReading|TestEveryExampleOfTheDocsHolds|TestWhatASiteReadsIsAskedAnew|TestWhatIsListedRunsAndNothingElse|TestNarrowedRolesAreAUnionOfPowersEachWhole|TestADiff|TestASuggestion|TestTheProofFindsWhatIsWrong|TestNothingIsSuggestedThatCouldGetAroundARule|TestPlainOPAWorksInAnExport|TestANodeThatLies|TestExecFaults|TestNetworkFaults|TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence|TestOnePrincipalLeavesSessionsToTheOthers|TestPluginsSayTheSameRewritten|TestHostileModules|TestHandWrittenHostileModules|TestAHostileViewer|TestTheSpecificationsTestsRunTheSameRewritten|TestAdmittedModulesCompileInBoundedTime|TestSwapUnderLoadNeverGivesAWrongAnswer|TestNarrowingKeysAreTaken|TestASlowClientHoldsNothing|TestAStrangersConnectionEndsSoon|TestGoodCallsAmongHostileOnes|TestLargePingsDoNotStopOthers|TestPingsAndNotificationsCountAgainstTheirPrincipal|TestAnUnreachableOrLyingProviderIsReported|TestPostgres|TestTokensAndFreezesAreTheSameInFilesAndInADatabase|TestANotificationComesBeforeTheNextLook|TestTheIndexFindsWhatTheJournalSays|TestNoFactOfAGuestMakesAnythingLessRefused|TestRandomRulesOfOneKeyHaveOneAnswer|TestModulesOfFourLanguagesBehaveTheSame|TestTheLabAnswersEveryEntryOfTheGrammar|TestRealShellsRunTheTextAsItWasLowered|TestALongCallIsNotReadAgainAndAgain|TestCanSaysWhatTheDoorSays|TestQuestionsOfOneKeyHaveOneAnswer|TestTheOrderIsTheSameEachTime|TestHeldBodiesHaveABudget|TestSpinningInstancesDoNotStallTheHost|TestFloodKeepsMemoryFlat|FuzzScript
-BRIEF := CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -ldflags='-s -w' -skip '^($(LONG))'
+SHORT := CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -ldflags='-s -w'
+BRIEF := $(SHORT) -skip '^($(LONG))'
 test:
 	@echo 'make test: building the host and its plugins; on a cold cache this takes 90 seconds'
 	@$(MAKE) --no-print-directory all modules build/pvelab
 	@echo 'make test: testing the packages'
 	GOGC=400 $(BRIEF) -p 3 $$($(GO) list $(ALL) | grep -v -e '/caponier/test$$' -e /test/bench -e /test/rules)
 	@echo 'make test: running the real binary against a simulated node'
-	$(GO) test -short -vet=off -run '$(QUICK)' ./test
+	$(SHORT) -run '$(QUICK)' ./test
 
 # make test where there is nothing but Go, git and make. CI runs the packages whose tests start programs.
 bare:
