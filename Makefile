@@ -113,7 +113,8 @@ policy:
 CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
 PURE := -e '/host/plaintext$$' -e '/host/plan$$' -e '/host/shell$$' -e '/sdk/abi$$' # functions without goroutines
-TESTS = MAKEFLAGS= MFLAGS= $(GO) test -short -timeout 30m $(ANEW)
+TESTS = MAKEFLAGS= MFLAGS= CGO_ENABLED=0 $(GO) test -trimpath -short -timeout 30m $(ANEW) # as the binary is built, so that both share what is compiled
+RACE = MAKEFLAGS= MFLAGS= $(GO) test -race -short -timeout 30m $(ANEW)
 race: all modules keyless build/pvelab
 	@$(MAKE) --no-print-directory -j2 tests-of-packages tests-of-the-binary
 .PHONY: tests-of-packages tests-of-the-binary
@@ -122,9 +123,9 @@ tests-of-packages:
 	cd keyless && $(TESTS) ./...
 	$(TESTS) ./test/rules # reads the whole program: ten times the memory under the race detector
 	$(TESTS) $$($(GO) list $(ALL) | grep $(PURE))
-	$(TESTS) -race $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e /test/rules -e '/caponier/test$$' $(PURE))
-	$(TESTS) -race -skip '$(COMPARING)' ./host/sandbox
-	$(TESTS) -race -run '$(CHANGING)' ./host/policy/...
+	$(RACE) $$($(GO) list $(ALL) | grep -v -e /host/policy -e /host/sandbox -e /test/rules -e '/caponier/test$$' $(PURE))
+	$(RACE) -skip '$(COMPARING)' ./host/sandbox
+	$(RACE) -run '$(CHANGING)' ./host/policy/...
 	GOGC=400 $(TESTS) -skip '$(CHANGING)' ./host/policy/...
 tests-of-the-binary: # many short processes, in which collecting garbage is a quarter of the work
 	GOGC=400 $(TESTS) ./test
