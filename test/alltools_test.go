@@ -102,7 +102,7 @@ func TestEveryToolOnTheCluster(t *testing.T) {
 		{"rollback_snapshot", args{"guest_id": 104, "name": "before"}, "is restored"},
 		{"delete_snapshot", args{"guest_id": 104, "name": "before"}, "is deleted"},
 		// the rest is in undocall_test.go
-		{"undo_call", args{"call": "06H0A6GOHA5FO7RMRKRL5E16US"}, "!kept nothing"},
+		{"undo_call", args{"call": "06H0A6GOHA5FO7RMRKRL5E16US"}, "!has no record of a call"},
 		{"list_snapshots", args{}, "There are none."},
 		{"list_allowed_commands", args{"word": "pct start"}, "pct start"},
 		{"delete_guest", args{"guest_id": 105}, "!running"},

@@ -123,7 +123,7 @@ func TestAStartedGuestIsStoppedAgainByUndo(t *testing.T) {
 	if s.status(t, 104) != "stopped" {
 		t.Errorf("after the undo: %s", s.status(t, 104))
 	}
-	s.refuses(t, "kept nothing", "undo", u.CallID)
+	s.refuses(t, "has no record of a call", "undo", u.CallID)
 	s.refuses(t, "guest 104 was running after the call, and is stopped", "undo", a.CallID)
 	out, err := s.command("audit", "verify").CombinedOutput()
 	if err != nil {
@@ -438,5 +438,5 @@ func TestASnapshotThatFailsLeavesTheGuestAsItWas(t *testing.T) {
 	if all := s.snapshots(t); len(all) != 0 {
 		t.Errorf("recorded %+v", all)
 	}
-	s.refuses(t, "kept nothing", "undo", a.CallID)
+	s.refuses(t, "has no record of a call", "undo", a.CallID)
 }
