@@ -75,11 +75,11 @@ test:
 	@echo 'make test: running the real binary against a simulated node'
 	$(SHORT) -run '$(QUICK)' ./test
 
-# make test where there is nothing but Go, git and make. CI runs the packages whose tests start programs.
+# make test where there is nothing but Go, git and make. CI runs packages whose tests start programs.
 bare:
 	@sh test/bare.sh $(MAKE) --no-print-directory test
 bare-short:
-	@sh test/bare.sh $(BRIEF) ./host/remote ./host/result ./host/shell ./host/signature
+	@sh test/bare.sh $(BRIEF) ./host/result ./host/shell ./host/signature ./test/pvelab
 
 # What CI runs, and what to run before every change.
 check: changes fmt lint policy all modules lock-current docs-current race

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -9,14 +10,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/caponier-mcp/caponier/test/needs"
 )
 
-// A plan of 10,000 operations is refused at its 201st step. Nobody is asked for an approval. The
+// A plan of 10,000 operations is refused at its 1,001st step. Nobody is asked for an approval. The
 // caller sees where the plan ends, and later operations are neither decided nor journaled.
 func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
 	s, session, asked := planSite(t, "  \"tool:deviant_flood\": red\n",
@@ -37,21 +37,24 @@ func TestAPlanOfTenThousandOperationsIsRefused(t *testing.T) {
 	if changes, _ := since(s, began); len(changes) > 0 {
 		t.Errorf("the node saw %q", changes)
 	}
+	t.Setenv("GOGC", "50") // so that what is held shows through what is garbage
 	peak := map[int]int64{}
 	for _, n := range []int{1, 1000, 1001, 10_000, 10_001} {
 		before := len(s.journal(t))
 		cmd := s.command("plan", "--json", "deviant_flood", fmt.Sprintf(`{"vmid":101,"n":%d}`, n))
-		out, err := cmd.Output()
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		mib, err := peakOf(cmd)
 		refused := (*exec.ExitError)(nil)
 		if over := n > 1000; errors.As(err, &refused) != over || over && refused.ExitCode() != 3 ||
-			strings.Contains(string(out), "at most 1000 steps") != over {
-			t.Errorf("%d operations: %v\n%.2000s", n, err, out)
+			strings.Contains(out.String(), "at most 1000 steps") != over {
+			t.Errorf("%d operations: %v\n%.2000s", n, err, out.String())
 		}
-		peak[n] = cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss >> 10
+		peak[n] = mib
 		t.Logf("%5d operations: %d MiB at most, %d KiB of journal, %v", n, peak[n],
 			(len(s.journal(t))-before)>>10, cmd.ProcessState.UserTime().Round(time.Millisecond))
 	}
-	if peak[10_001] > peak[1]+64 {
+	if peak[1] == 0 || peak[10_001] > peak[1]+40 {
 		t.Errorf("a plan of 10,001 operations takes %d MiB, one of 1 takes %d", peak[10_001],
 			peak[1])
 	}

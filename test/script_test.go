@@ -373,21 +373,7 @@ func maxrss(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	ts.Check(cmd.Start())
-	ended := make(chan error)
-	go func() { ended <- cmd.Wait() }()
-	// ru_maxrss counts what this process held when it started the child (getrusage(2)); VmHWM does
-	// not.
-	var peak int64
-	var err error
-	for running := true; running; {
-		select {
-		case err = <-ended:
-			running = false
-		case <-time.After(2 * time.Millisecond):
-			peak = max(peak, highWater(cmd.Process.Pid))
-		}
-	}
+	peak, err := peakOf(cmd)
 	ts.Logf("%s", out.Bytes()[:min(out.Len(), 2000)])
 	if (err != nil) != neg {
 		ts.Fatalf("%s: %v", strings.Join(args[1:], " "), err)
@@ -398,6 +384,24 @@ func maxrss(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Logf("peak memory %d MiB", peak)
 	if peak > mib {
 		ts.Fatalf("peak memory %d MiB is over %d", peak, mib)
+	}
+}
+
+// peakOf runs a command and returns its peak resident memory in MiB. ru_maxrss counts what this
+// process held when it started the child (getrusage(2)); VmHWM does not.
+func peakOf(cmd *exec.Cmd) (mib int64, err error) {
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan error)
+	go func() { ended <- cmd.Wait() }()
+	for {
+		select {
+		case err := <-ended:
+			return mib, err
+		case <-time.After(2 * time.Millisecond):
+			mib = max(mib, highWater(cmd.Process.Pid))
+		}
 	}
 }
 
