@@ -195,26 +195,34 @@ func SFTPWrite(c *Call, node, path string, data []byte, o FileOptions) (Written,
 
 // SFTPGet copies a file from a node to the caller's workspace. The plugin never sees its bytes.
 func SFTPGet(c *Call, node, path, local string, o FileOptions) (Written, error) {
-	return write(c, imports.SFTPGet, abi.SFTPGet{
+	return write(c, imports.SFTPGet, getOf(node, path, local, o))
+}
+
+func getOf(node, path, local string, o FileOptions) abi.SFTPGet {
+	return abi.SFTPGet{
 		OnNode:    onNode(node, o.Timeout),
 		Path:      path,
 		Local:     local,
 		Overwrite: o.Overwrite,
 		MaxBytes:  o.MaxBytes,
 		SHA256:    o.SHA256,
-	})
+	}
 }
 
 // SFTPPut copies a file of the caller's workspace to a node.
 func SFTPPut(c *Call, node, local, path string, o FileOptions) (Written, error) {
-	return write(c, imports.SFTPPut, abi.SFTPPut{
+	return write(c, imports.SFTPPut, putOf(node, local, path, o))
+}
+
+func putOf(node, local, path string, o FileOptions) abi.SFTPPut {
+	return abi.SFTPPut{
 		OnNode:    onNode(node, o.Timeout),
 		Path:      path,
 		Local:     local,
 		Mode:      o.Mode,
 		Overwrite: o.Overwrite,
 		Parents:   o.Parents,
-	})
+	}
 }
 
 func write(c *Call, imported imported, req codec.Value) (Written, error) {

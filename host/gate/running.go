@@ -39,7 +39,7 @@ type Running struct {
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	turn    sync.RWMutex               // one at a time, but for downloads; locked before mu
+	turn    sync.RWMutex               // one at a time, but for lists; locked before mu
 	touched map[string][]terms.Touched // of a planned call, by node; guarded by turn
 
 	ended    atomic.Bool
@@ -57,8 +57,7 @@ type Running struct {
 // itself. The result is that of the last one. The error is *abi.RequestError, *Refused, *OpError or
 // ErrPending.
 func (r *Running) Operate(ctx context.Context, op abi.Op) (terms.Result, error) {
-	// Downloads change nothing that another depends on, but for the order of a plan's steps.
-	if e, _ := abi.Lookup(op.Import()); e.Many() && !r.Call.Planning && r.Call.Plan == nil {
+	if e, _ := abi.Lookup(op.Import()); e.Many() && !r.Call.InOrder() {
 		r.turn.RLock()
 		defer r.turn.RUnlock()
 	} else {

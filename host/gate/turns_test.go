@@ -13,23 +13,24 @@ import (
 )
 
 // Operations are asked for in random order, all at once. Two are under way together only if both
-// are downloads, and only in a call that has no plan and is not planned.
-func TestOnlyDownloadsAreUnderWayTogether(t *testing.T) {
+// copy files, and only in a call that has no plan, is not planned and acts on no guest.
+func TestOnlyCopiesAreUnderWayTogether(t *testing.T) {
 	node := abi.OnNode{Node: "pve1"}
 	kinds := []abi.Op{abi.SFTPGet{OnNode: node}, abi.SFTPPut{OnNode: node},
 		abi.SFTPStat{OnNode: node}, abi.SSHExec{OnNode: node}, abi.SFTPRemove{OnNode: node}}
-	for way, together := range map[string]bool{"run": true, "planned": false, "by a plan": false} {
+	for way, together := range map[string]bool{"run": true, "planned": false, "by a plan": false,
+		"on a guest": false} {
 		var mu sync.Mutex
 		now := map[string]int{} // by import
 		most := 0
 		w := &world{decide: allow(terms.Green), during: func(q terms.Question) {
 			mu.Lock()
 			now[q.Op.Import()]++
-			all, gets := 0, now["sftp_get"]
+			all, copies := 0, now["sftp_get"]+now["sftp_put"]
 			for _, n := range now {
 				all += n
 			}
-			if most = max(most, all); all > 1 && (all != gets || !together) {
+			if most = max(most, all); all > 1 && (all != copies || !together) {
 				t.Errorf("%s: under way together: %v", way, now)
 			}
 			mu.Unlock()
@@ -42,6 +43,9 @@ func TestOnlyDownloadsAreUnderWayTogether(t *testing.T) {
 			r.Call.Planning = way == "planned"
 			if way == "by a plan" {
 				r.Call.Plan = noPlan{}
+			}
+			if way == "on a guest" {
+				r.Call.Targets.VMIDs = []string{"101"}
 			}
 			var all sync.WaitGroup
 			for range 200 {

@@ -62,6 +62,7 @@ func TestAnEndlessStageIsGivenUp(t *testing.T) {
 		sshtest.Lstat:   func(id uint32, _ []byte) []byte { return sshtest.Attrs(id, 1, 0o040700) },
 		sshtest.Open:    func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
 		sshtest.OpenDir: func(id uint32, _ []byte) []byte { return sshtest.Handle(id, "d") },
+		sshtest.RmDir:   func(id uint32, _ []byte) []byte { return sshtest.Status(id, 4) },
 		sshtest.ReadDir: func(id uint32, _ []byte) []byte {
 			names := make([]string, 500)
 			for i := range names {

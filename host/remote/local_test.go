@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
+	"github.com/caponier-mcp/caponier/host/remote/internal/files"
 	"github.com/caponier-mcp/caponier/host/remote/sshtest"
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/sdk/abi"
@@ -163,6 +165,46 @@ func put(
 	q.Phase, q.Facts = terms.PhaseEffect, facts
 	_, err = r.Execute(t.Context(), q, yellow)
 	return *facts.File, err
+}
+
+// The files of a list are uploaded together, into directories that none of them finds.
+func TestFilesUploadedTogetherMakeTheirDirectoriesOnce(t *testing.T) {
+	bothServers(t, func(t *testing.T, r *Remote) {
+		to := t.TempDir()
+		write(t, filepath.Join(r.opts.Workspace, "agent-a", "f"), []byte("data"))
+		var all sync.WaitGroup
+		looked := &sync.WaitGroup{}
+		looked.Add(24)
+		for i := range 24 {
+			all.Go(func() {
+				q := question(abi.SFTPPut{OnNode: on("n1"), Local: "f", Parents: true,
+					Path: fmt.Sprintf("%s/a/%d/c/f%d", to, i%3, i)})
+				q.Call.Files = map[string]string{"f": "sha256:" + digest([]byte("data"))}
+				q.Phase = terms.PhaseLookup
+				facts, err := r.Lookup(t.Context(), q)
+				looked.Done()
+				looked.Wait()
+				if err == nil {
+					q.Phase, q.Facts = terms.PhaseEffect, facts
+					_, err = r.Execute(t.Context(), q, yellow)
+				}
+				if err != nil {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+		}
+		all.Wait()
+		for i := range 24 {
+			got, err := os.ReadFile(fmt.Sprintf("%s/a/%d/c/f%d", to, i%3, i))
+			if err != nil || string(got) != "data" {
+				t.Errorf("%d: %q %v", i, got, err)
+			}
+		}
+		left, _ := filepath.Glob(to + "/a/*/c/" + files.PartialPrefix + "*")
+		if len(left) > 0 {
+			t.Errorf("left: %q", left)
+		}
+	})
 }
 
 func TestMissingDirectoriesAreMade(t *testing.T) {

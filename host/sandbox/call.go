@@ -9,6 +9,7 @@ import (
 	"io"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -279,33 +280,44 @@ func encode(status uint32, v any) (uint32, []byte) {
 const maxAtOnce = 8
 
 // operateMany takes each request of a list through the door by itself, and leaves all the answers
-// for the module to read.
+// for the module to read. Once the call has ended, or one of a list that stops there has not
+// succeeded, no other begins.
 func (c *call) operateMany(ctx context.Context, name string, request []byte) uint32 {
 	ops, err := abi.ParseList(name, request)
 	if err != nil {
 		return c.fail(err)
 	}
 	all := abi.ManyResponse{Answers: make([]abi.Answer, len(ops))}
-	next := make(chan int)
+	entry, _ := abi.Lookup(name)
+	atOnce := min(maxAtOnce, len(ops))
+	if c.of == nil || c.of.InOrder() {
+		atOnce = 1
+	}
+	var next atomic.Int64
+	var stopped atomic.Bool
+	one := func(op abi.Op) (uint32, []byte) {
+		switch {
+		case ctx.Err() != nil:
+			return failure(terms.Fail("cancelled", "the call has ended"))
+		case stopped.Load():
+			return failure(terms.Fail(abi.NotBegun, "another one of the list did not succeed"))
+		}
+		status, text := response(guarded(ctx, c.door, op))
+		if entry.Stops() && status != statusOK && status != statusPlanned {
+			stopped.Store(true)
+		}
+		return status, text
+	}
 	c.meanwhile(ctx, func() {
 		var workers sync.WaitGroup
-		for range min(maxAtOnce, len(ops)) {
+		for range atOnce {
 			workers.Go(func() {
-				for i := range next {
-					status, text := response(guarded(ctx, c.door, ops[i]))
+				for i := next.Add(1) - 1; int(i) < len(ops); i = next.Add(1) - 1 {
+					status, text := one(ops[i])
 					all.Answers[i] = abi.Answer{Status: int(status), Response: text}
 				}
 			})
 		}
-		for i := range ops {
-			if ctx.Err() != nil { // the rest does not begin
-				status, text := failure(terms.Fail("cancelled", "the call has ended"))
-				all.Answers[i] = abi.Answer{Status: int(status), Response: text}
-				continue
-			}
-			next <- i
-		}
-		close(next)
 		workers.Wait()
 	})
 	return c.respond(encode(statusOK, all))

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,9 +19,11 @@ import (
 	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
-// lister is a runner whose plugin asks for one list of downloads.
+// lister is a runner whose plugin asks for one list.
 type lister struct {
+	name    string // "" for sftp_get
 	request []byte
+	in      func(*terms.Call) // what kind of call it is; may be nil
 	status  uint32
 	answers abi.ManyResponse
 	failure abi.Failure
@@ -29,9 +32,12 @@ type lister struct {
 func (*lister) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
 
 func (l *lister) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
-	c := &call{door: r, env: &environment{scheduler: newCPUScheduler(), now: fixedTime}}
+	c := &call{door: r, of: r.Call, env: &environment{scheduler: newCPUScheduler(), now: fixedTime}}
 	c.turn.scheduler = c.env.scheduler
-	l.status = c.operate(ctx, "sftp_get", l.request, true)
+	if l.in != nil {
+		l.in(r.Call)
+	}
+	l.status = c.operate(ctx, cmp.Or(l.name, "sftp_get"), l.request, true)
 	into := any(&l.answers)
 	if l.status != statusOK {
 		into = &l.failure
@@ -149,6 +155,7 @@ func TestAWrongListIsNotBegun(t *testing.T) {
 		`[` + good + `,[` + good + `]]`:                                 "1/",
 		`[` + good + `,1]`:                                              "1/",
 		`[` + good + `,{"node":"pve1","path":"/b","timeout_ms":-1}]`:    "1/timeout_ms",
+		`[` + good + `,{"node":"pve1","path":"/b","local":"\u0061"}]`:   "1/local",
 		`[{"node":"pve1","path":"/` + strings.Repeat("a", 5000) + `"}]`: "0/path",
 		long: "",
 	} {
@@ -167,6 +174,112 @@ func TestAWrongListIsNotBegun(t *testing.T) {
 		}
 	}
 }
+
+// Once an upload of a list is refused, fails or has an unknown outcome, none begins that was not
+// under way. The answers say exactly which files are on the node. In a call that is planned, has a
+// plan or acts on a guest, they are uploaded in the order of the list, one by one.
+func TestAListOfUploadsStopsAndSaysHowFarItCame(t *testing.T) {
+	ways := map[string]func(*terms.Call){
+		"run":        nil,
+		"planned":    func(c *terms.Call) { c.Planning = true },
+		"by a plan":  func(c *terms.Call) { c.Plan = anyPlan{} },
+		"on a guest": func(c *terms.Call) { c.Targets.VMIDs = []string{"101"} },
+	}
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		n := 1 + rnd.IntN(60)
+		bad := rnd.IntN(2 * n) // none, if it is beyond the list
+		how := []string{"refused", "failed", "unknown", "panic"}[rnd.IntN(4)]
+		for way, in := range ways {
+			h := &host{t: t}
+			var mu sync.Mutex
+			var done []int
+			broken, late := false, 0
+			number := func(q terms.Question) (i int) {
+				fmt.Sscanf(q.Op.(abi.SFTPPut).Path, "/%d", &i)
+				return i
+			}
+			h.decide = func(q terms.Question) terms.Decision {
+				if q.Op != nil && q.Phase == terms.PhaseEffect && number(q) == bad &&
+					how == "refused" {
+					return terms.Decision{Tier: terms.Green, Failed: []string{"file"}}
+				}
+				return terms.Decision{Allow: true, Tier: terms.Green}
+			}
+			h.execute = func(q terms.Question) (terms.Result, error) {
+				mu.Lock()
+				after := broken
+				mu.Unlock()
+				if after { // the answer to the one that broke reaches the list meanwhile
+					time.Sleep(20 * time.Millisecond)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				i := number(q)
+				if after {
+					late++
+				}
+				if i == bad {
+					broken = true
+					switch how {
+					case "panic":
+						panic("a bug")
+					case "unknown":
+						return terms.Result{}, &terms.OpError{Code: "lost", Outcome: terms.Unknown}
+					}
+					return terms.Result{}, terms.Fail("permission", "no")
+				}
+				done = append(done, i)
+				return terms.Result{Value: abi.WriteResponse{Bytes: 1}}, nil
+			}
+			var ops []abi.SFTPPut
+			for i := range n {
+				ops = append(ops, abi.SFTPPut{OnNode: abi.OnNode{Node: "pve1"}, Local: "f",
+					Path: fmt.Sprint("/", i)})
+			}
+			request, _ := json.Marshal(ops)
+			l := &lister{name: "sftp_put", request: request, in: in}
+			h.openDoor(l)
+			h.call(toolOf(nil), struct{}{})
+			what := fmt.Sprintf("%d %s: file %d of %d is %s", seed, way, bad, n, how)
+			if len(l.answers.Answers) != n {
+				t.Fatalf("%s: %d answers", what, len(l.answers.Answers))
+			}
+			var said []int
+			notBegun := 0
+			for i, a := range l.answers.Answers {
+				switch {
+				case a.Status == int(statusOK):
+					said = append(said, i)
+				case strings.Contains(string(a.Response), `"`+abi.NotBegun+`"`):
+					notBegun++
+				case i != bad:
+					t.Errorf("%s: %d has status %d %s", what, i, a.Status, a.Response)
+				}
+			}
+			if in != nil && !slices.IsSorted(done) {
+				t.Errorf("%s: done in the order %v", what, done)
+			}
+			slices.Sort(done)
+			if !slices.Equal(said, done) {
+				t.Errorf("%s: said to be done %v, done %v", what, said, done)
+			}
+			if in != nil && bad < n && (len(done) != bad || notBegun != n-bad-1) {
+				t.Errorf("%s: done %v, and %d did not begin", what, done, notBegun)
+			}
+			if bad >= n && len(done) != n || late >= 2*maxAtOnce {
+				t.Errorf("%s: %d done, %d after it", what, len(done), late)
+			}
+		}
+	}
+}
+
+// anyPlan is a plan that every operation fits.
+type anyPlan struct{ terms.Plan }
+
+func (anyPlan) Next(terms.Question) terms.PlanFacts { return terms.PlanFacts{} }
+func (anyPlan) Take()                               {}
+func (anyPlan) Digest() string                      { return "" }
 
 // What a call that was cancelled half way through a list has not begun, it does not begin.
 func TestTheRestOfAListOfACancelledCallDoesNotBegin(t *testing.T) {

@@ -118,6 +118,10 @@ func (c *Call) Node(name string) *Node {
 	return nil
 }
 
+// InOrder reports that the operations of a list run one after the other, in its order: the steps of
+// a plan have an order, and two red operations on one guest would wait for each other's lease.
+func (c *Call) InOrder() bool { return c.Planning || c.Plan != nil || len(c.Targets.VMIDs) > 0 }
+
 // Rendered returns, by argument, the renderings of the command texts for guests that could be
 // lowered. They are what such a command may run, since they are what was decided.
 func (c *Call) Rendered() map[string]string {

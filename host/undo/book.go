@@ -72,8 +72,14 @@ type Keeper struct {
 	Now  func() time.Time
 
 	mu    sync.Mutex // guards what follows
-	taken map[string]bool
+	taken map[string]*once
 	steps map[string]int // that were recorded, by call
+}
+
+// once is whether a snapshot of a guest was taken for a call.
+type once struct {
+	sync.Mutex
+	done bool
 }
 
 // State is how a guest, a unit or a file is.

@@ -191,7 +191,7 @@ func TestAGuestWithASnapshotIsRolledBackDespiteLaterChanges(t *testing.T) {
 		Running: true,
 		Name:    "caponier-x", On: "pve2", Program: "qm"}}
 	d.Obligations.Snapshot.VMIDs = []string{"105"}
-	k.taken = map[string]bool{call + " lab 105": true}
+	k.taken = map[string]*once{call + " lab 105": {done: true}}
 	for range 2 {
 		if _, err := k.Execute(t.Context(), ran("qm", "stop", "105"), d); err != nil {
 			t.Fatal(err)

@@ -45,9 +45,17 @@ func (k *Keeper) End(ctx context.Context, c *terms.Call) {
 func (k *Keeper) first(ctx context.Context, q terms.Question, id string, o terms.Snapshot) error {
 	c, key := q.Call, q.Call.ID+" "+q.Node.Cluster+" "+id
 	k.mu.Lock()
-	has := k.taken[key]
+	if k.taken == nil {
+		k.taken = map[string]*once{}
+	}
+	if k.taken[key] == nil {
+		k.taken[key] = &once{}
+	}
+	taken := k.taken[key]
 	k.mu.Unlock()
-	if has {
+	taken.Lock() // operations of one list may begin together
+	defer taken.Unlock()
+	if taken.done {
 		return nil
 	}
 	s := Snapshot{Cluster: q.Node.Cluster, Node: q.Node.Name, VMID: id, Name: nameFor(c.ID),
@@ -64,12 +72,7 @@ func (k *Keeper) first(ctx context.Context, q terms.Question, id string, o terms
 		slog.Warn("a guest is changed without a snapshot, as the site allows", "guest", id,
 			"call", c.ID, "error", err)
 	}
-	k.mu.Lock()
-	if k.taken == nil {
-		k.taken = map[string]bool{}
-	}
-	k.taken[key] = true
-	k.mu.Unlock()
+	taken.done = true
 	return nil
 }
 

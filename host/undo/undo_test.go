@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,6 +104,47 @@ func TestASnapshotIsRecordedAndTakenBeforeAndOnceForACall(t *testing.T) {
 	if len(k.taken) != 0 {
 		t.Errorf("kept of a call that ended: %v", k.taken)
 	}
+}
+
+// The files of a list are uploaded together. None is, before the one snapshot has been taken.
+func TestOperationsThatBeginTogetherShareASnapshot(t *testing.T) {
+	w := &world{}
+	k := w.keeper(time.UnixMilli(1e12))
+	var taken, calls atomic.Int64
+	k.Executor = during{w, func() {
+		if taken.Load() == 0 {
+			t.Error("an operation was executed before the snapshot")
+		}
+	}}
+	k.Call = func(context.Context, string, any) terms.Answer {
+		calls.Add(1)
+		time.Sleep(20 * time.Millisecond)
+		taken.Add(1)
+		return terms.Answer{Output: terms.Output{JSON: []byte(`{"running":true}`)}}
+	}
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if _, err := k.Execute(t.Context(), stop("105"), first(false, "105")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if calls.Load() != 1 {
+		t.Errorf("%d snapshots", calls.Load())
+	}
+}
+
+// during executes nothing, and calls a function meanwhile.
+type during struct {
+	terms.Executor
+	do func()
+}
+
+func (d during) Execute(context.Context, terms.Question, terms.Decision) (terms.Result, error) {
+	d.do()
+	return terms.Result{}, nil
 }
 
 func TestWithoutASnapshotNothingIsDone(t *testing.T) {

@@ -78,7 +78,7 @@ const (
 	maxEntries = 10_000 // of one directory
 	maxWhy     = 20     // reasons in a result
 	maxRefused = 100    // then the rest is not tried
-	atOnce     = 128    // files of one list
+	atOnce     = 128    // files of one list, in both directions
 )
 
 // walk is what is below a directory of a node.

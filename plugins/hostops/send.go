@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,8 +18,8 @@ func sendTool() sdk.Tool {
 	return sdk.NewTool(
 		"proxmox_upload_directory_to_host",
 		"Copy a directory of your workspace, with all files below it, to the Proxmox host. "+
-			"Missing directories are made. Links and special files are left out and counted. It "+
-			"stops at the first file that is refused or fails: plan it first. For one file use "+
+			"Missing directories are made. Links and special files are left out and counted. After "+
+			"a file that is refused or fails, no other begins: plan it first. For one file use "+
 			"proxmox_upload_file_to_host. Example: "+
 			"{\"local_dir\":\"site\",\"host_dir\":\"/srv/site\"}",
 		sdk.Hints{
@@ -69,16 +70,17 @@ func sendFolder(c *sdk.Call, in sendIn) (movedFolder, error) {
 		out:   movedFolder{Node: node, HostDir: in.HostDir, LocalDir: in.LocalDir},
 		where: fmt.Sprintf("%s to %s on %s", in.LocalDir, in.HostDir, node)}
 	left := walk{}
-	for i, f := range c.LocalFiles {
-		name, below := strings.CutPrefix(f.Path, in.LocalDir+"/")
-		if !below || f.SHA256 == "" {
+	var files []sdk.LocalFile
+	for _, f := range c.LocalFiles {
+		if !strings.HasPrefix(f.Path, in.LocalDir+"/") || f.SHA256 == "" {
 			left.leave(f.Path, "it is a link, a special file, too large or oddly named")
 			continue
 		}
-		if i%20 == 0 {
-			sdk.Progress(c, float64(i), float64(len(c.LocalFiles)), "copied to "+node)
-		}
-		if err := s.send(f, name); err != nil {
+		files = append(files, f)
+	}
+	for some := range slices.Chunk(files, atOnce) {
+		sdk.Progress(c, float64(s.out.Files), float64(len(files)), "copied to "+node)
+		if err := s.send(some); err != nil {
 			return movedFolder{}, err
 		}
 	}
@@ -103,18 +105,49 @@ func sendFolder(c *sdk.Call, in sendIn) (movedFolder, error) {
 	return s.out, nil
 }
 
-// send copies one file, whose path below the directory is name.
-func (s *sending) send(f sdk.LocalFile, name string) error {
-	put, err := sdk.SFTPPut(s.call, s.out.Node, f.Path, path.Join(s.in.HostDir, name),
-		sdk.FileOptions{Mode: pve.Mode(s.in.Permissions), Overwrite: s.in.Overwrite, Parents: true,
-			Timeout: copying})
-	if err != nil {
-		return s.stopped(name, err)
+// send copies some files by one list.
+func (s *sending) send(some []sdk.LocalFile) error {
+	puts := make([]sdk.Fetch, len(some))
+	for i, f := range some {
+		puts[i] = sdk.Fetch{Local: f.Path, Path: path.Join(s.in.HostDir, s.name(f)),
+			FileOptions: sdk.FileOptions{Mode: pve.Mode(s.in.Permissions),
+				Overwrite: s.in.Overwrite, Parents: true, Timeout: copying}}
 	}
-	s.out.Files++
-	s.out.Bytes += put.Bytes
-	s.sums = fmt.Appendf(s.sums, "%s  %s\n", f.SHA256, name)
+	all, err := sdk.SFTPPutAll(s.call, s.out.Node, puts)
+	if err != nil {
+		return s.stopped(s.name(some[0]), err)
+	}
+	failed := 0 // the worst of them: one whose outcome is unknown, else the first that was begun
+	for i, put := range all {
+		if put.Err == nil {
+			s.out.Files++
+			s.out.Bytes += put.Bytes
+			s.sums = fmt.Appendf(s.sums, "%s  %s\n", some[i].SHA256, s.name(some[i]))
+		} else if weight(put) > weight(all[failed]) {
+			failed = i
+		}
+	}
+	if err := all[failed].Err; err != nil {
+		return s.stopped(s.name(some[failed]), err)
+	}
 	return nil
+}
+
+// name is the path of a file below the directory.
+func (s *sending) name(f sdk.LocalFile) string { return strings.TrimPrefix(f.Path, s.in.LocalDir+"/") }
+
+// weight says which error of a list is told, if there are several.
+func weight(put sdk.Fetched) int {
+	op := (*sdk.OpError)(nil)
+	switch {
+	case put.Err == nil:
+		return 0
+	case put.NotBegun():
+		return 1
+	case errors.As(put.Err, &op) && op.Unknown:
+		return 3
+	}
+	return 2
 }
 
 // stopped says how far the copying came.

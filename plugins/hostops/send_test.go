@@ -82,3 +82,16 @@ func TestADirectoryWithoutFilesIsAnError(t *testing.T) {
 		}
 	}
 }
+
+// Of several files of a list that did not succeed, the tool tells of the one that matters most.
+func TestAnUnknownOutcomeIsToldBeforeAFailure(t *testing.T) {
+	var order []int
+	for _, err := range []error{nil, &sdk.OpError{Code: "not_begun"},
+		&sdk.OpError{Code: "exists"}, &sdk.OpError{Code: "lost", Unknown: true}} {
+		order = append(order, weight(sdk.Fetched{Err: err}))
+	}
+	if !slices.Equal(order, []int{0, 1, 2, 3}) ||
+		weight(sdk.Fetched{Err: &sdk.Refused{}}) != 2 {
+		t.Error(order)
+	}
+}

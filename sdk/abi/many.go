@@ -10,9 +10,16 @@ import (
 // MaxMany is how many requests a list may hold.
 const MaxMany = 256
 
-// Many reports that a request may be a list of requests, which the host takes through the door one
-// by one, several at the same time. Only an operation that changes nothing on a node may be listed.
-func (o Operation) Many() bool { return o.Import == "sftp_get" }
+// Many reports that a request may be a list of requests. The host takes each of them through the
+// door by itself, several at the same time. So only copies of files may be listed: the order in
+// which they are made does not matter.
+func (o Operation) Many() bool { return o.Import == "sftp_get" || o.Stops() }
+
+// Stops reports that no request of a list begins once another one was refused or failed.
+func (o Operation) Stops() bool { return o.Import == "sftp_put" }
+
+// NotBegun is the code of the failure that answers a request of such a list that did not begin.
+const NotBegun = "not_begun"
 
 // ManyResponse answers a list of requests: each by itself, in the order of the list.
 type (
@@ -48,7 +55,7 @@ func ParseList(name string, request []byte) ([]Op, error) {
 	if !is || len(list) == 0 || len(list) > MaxMany {
 		return bad("", "a list has 1 to %d requests", MaxMany)
 	}
-	ops, locals := make([]Op, 0, len(list)), map[string]bool{}
+	ops, places := make([]Op, 0, len(list)), map[string]bool{}
 	for i, one := range list {
 		text, err := Encode(one)
 		if err != nil {
@@ -58,13 +65,23 @@ func ParseList(name string, request []byte) ([]Op, error) {
 		if wrong := (*RequestError)(nil); errors.As(err, &wrong) {
 			return bad(fmt.Sprintf("%d/%s", i, wrong.Field), "%s", wrong.Message)
 		}
-		if get, is := op.(SFTPGet); is {
-			if locals[get.Local] {
-				return bad(fmt.Sprintf("%d/local", i), "%q stands twice in the list", get.Local)
-			}
-			locals[get.Local] = true
+		field, place := goesTo(op)
+		if places[place] {
+			return bad(fmt.Sprintf("%d/%s", i, field), "%q stands twice in the list", place)
 		}
+		places[place] = true
 		ops = append(ops, op)
 	}
 	return ops, nil
+}
+
+// goesTo returns the place of a copy, and the field that names it.
+func goesTo(op Op) (field, place string) {
+	switch op := op.(type) {
+	case SFTPGet:
+		return "local", op.Local
+	case SFTPPut:
+		return "path", op.Node + ":" + op.Path
+	}
+	return "", ""
 }

@@ -3,12 +3,13 @@ package abi
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 )
 
 // FuzzParseList compares a list with its requests alone: it is read exactly if there are 1 to
-// MaxMany, each is read alone, and no two have one local file; then it is these requests.
+// MaxMany, each is read alone, and no two are copied to one place; then it is these requests.
 func FuzzParseList(f *testing.F) {
 	a, b := `{"node":"n","path":"/a","local":"a"}`, `{"node":"n","path":"/b","local":"b"}`
 	for _, s := range []string{`[]`, `[` + a + `]`, "\n[" + a + `,` + b + `]`,
@@ -33,13 +34,18 @@ func FuzzParseList(f *testing.F) {
 		entry, _ := Lookup(name)
 		ok := entry.Many() && len(request) <= MaxRequest && json.Unmarshal(request, &all) == nil &&
 			len(all) > 0 && len(all) <= MaxMany
-		locals := map[string]bool{}
+		places := map[string]bool{}
 		for _, one := range all {
 			op, err := ParseOp(name, one)
-			if get, is := op.(SFTPGet); err == nil && is {
-				ok = ok && !locals[get.Local]
-				locals[get.Local] = true
+			place := ""
+			switch op := op.(type) {
+			case SFTPGet:
+				place = op.Local
+			case SFTPPut:
+				place = fmt.Sprintf("%q %q", op.Node, op.Path)
 			}
+			ok = ok && (err != nil || !places[place])
+			places[place] = true
 			ok = ok && err == nil
 			want = append(want, op)
 		}
@@ -49,11 +55,13 @@ func FuzzParseList(f *testing.F) {
 	})
 }
 
-// Operations of which a list may be asked change nothing on a node.
-func TestOnlyDownloadsAreListed(t *testing.T) {
+// Operations of which a list may be asked copy files. A list stops where one changes the node.
+func TestOnlyCopiesAreListed(t *testing.T) {
 	for _, name := range Operations() {
-		if entry, _ := Lookup(name); entry.Many() != (name == "sftp_get") {
-			t.Errorf("%s: %v", name, entry.Many())
+		entry, _ := Lookup(name)
+		if put := name == "sftp_put"; entry.Many() != (put || name == "sftp_get") ||
+			entry.Stops() != put {
+			t.Errorf("%s: %v, %v", name, entry.Many(), entry.Stops())
 		}
 	}
 	if (Operation{}).Many() {

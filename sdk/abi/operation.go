@@ -130,7 +130,7 @@ func Lookup(name string) (Operation, bool) {
 }
 
 // Table returns all operations, also those that only tools of the host ask for, sorted by name.
-func Table() []Operation { return operations[:] }
+func Table() []Operation { return slices.Clone(operations[:]) }
 
 // ParseOp decodes a plugin's request of the named import strictly. The error is a *RequestError.
 func ParseOp(name string, request []byte) (Op, error) {

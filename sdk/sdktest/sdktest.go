@@ -181,16 +181,21 @@ func (h *Host) operation(name string, request []byte) (abi.Status, []byte) {
 	return h.one(name, request)
 }
 
-// many answers each request of a list by itself.
+// many answers each request of a list by itself, as long as the host would begin another.
 func (h *Host) many(name string, request []byte) (abi.Status, []byte) {
 	var all []json.RawMessage
 	if _, err := abi.ParseList(name, request); err != nil || json.Unmarshal(request, &all) != nil {
 		b, _ := json.Marshal(abi.Failure{Message: fmt.Sprint(err)})
 		return abi.BadRequest, b
 	}
-	r := abi.ManyResponse{}
+	entry, _ := abi.Lookup(name)
+	r, stopped := abi.ManyResponse{}, false
 	for _, one := range all {
-		status, text := h.one(name, one)
+		status, text := abi.Failed, json.RawMessage(`{"code":"`+abi.NotBegun+`"}`)
+		if !stopped {
+			status, text = h.one(name, one)
+		}
+		stopped = entry.Stops() && status != abi.OK && status != abi.Planned
 		r.Answers = append(r.Answers, abi.Answer{Status: int(status), Response: text})
 	}
 	b, _ := json.Marshal(r)

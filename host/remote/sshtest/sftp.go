@@ -23,6 +23,7 @@ const (
 	OpenDir  = 11
 	ReadDir  = 12
 	Remove   = 13
+	RmDir    = 15
 	RealPath = 16
 	Stat     = 17
 	Rename   = 18

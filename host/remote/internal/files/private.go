@@ -78,6 +78,10 @@ func (f *Session) clear(ctx context.Context, dir string, depth int) error {
 	if depth > 8 {
 		return effect.Failed("too_large", "%q is nested too deeply to be removed", dir)
 	}
+	err := f.RemoveDirectory(dir) // which it mostly is ready for
+	if err == nil || errors.Is(err, fs.ErrNotExist) || Lost(err) {
+		return err
+	}
 	infos, more, err := f.Entries(ctx, dir, 10_000)
 	if err != nil {
 		return err
