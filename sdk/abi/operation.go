@@ -2,6 +2,7 @@ package abi
 
 import (
 	"errors"
+	"slices"
 	"time"
 )
 
