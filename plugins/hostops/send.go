@@ -18,9 +18,9 @@ func sendTool() sdk.Tool {
 	return sdk.NewTool(
 		"proxmox_upload_directory_to_host",
 		"Copy a directory of your workspace, with all files below it, to the Proxmox host. "+
-			"Missing directories are made. Links and special files are left out and counted. After "+
-			"a file that is refused or fails, no other begins: plan it first. For one file use "+
-			"proxmox_upload_file_to_host. Example: "+
+			"Missing directories are made. Links and special files are left out and counted. "+
+			"After a file that is refused or fails, no other begins: plan it first. For one file "+
+			"use proxmox_upload_file_to_host. Example: "+
 			"{\"local_dir\":\"site\",\"host_dir\":\"/srv/site\"}",
 		sdk.Hints{
 			Title:       "Upload a directory to the host",
@@ -134,7 +134,9 @@ func (s *sending) send(some []sdk.LocalFile) error {
 }
 
 // name is the path of a file below the directory.
-func (s *sending) name(f sdk.LocalFile) string { return strings.TrimPrefix(f.Path, s.in.LocalDir+"/") }
+func (s *sending) name(f sdk.LocalFile) string {
+	return strings.TrimPrefix(f.Path, s.in.LocalDir+"/")
+}
 
 // weight says which error of a list is told, if there are several.
 func weight(put sdk.Fetched) int {
