@@ -46,7 +46,7 @@ func (l *lister) Run(ctx context.Context, r *gate.Running) (terms.Output, error)
 }
 
 // list has a plugin ask for these paths.
-func (h *host) list(paths []string) *lister {
+func (h *host) list(paths []string, in ...func(*terms.Call)) *lister {
 	var ops []abi.SFTPGet
 	for _, p := range paths {
 		ops = append(ops, abi.SFTPGet{OnNode: abi.OnNode{Node: "pve1"}, Path: p, Local: p[1:]})
@@ -56,6 +56,9 @@ func (h *host) list(paths []string) *lister {
 		h.t.Fatal(err)
 	}
 	l := &lister{request: request}
+	if len(in) > 0 {
+		l.in = in[0]
+	}
 	h.openDoor(l)
 	h.call(toolOf(nil), struct{}{})
 	return l
@@ -271,6 +274,22 @@ func TestAListOfUploadsStopsAndSaysHowFarItCame(t *testing.T) {
 				t.Errorf("%s: %d done, %d after it", what, len(done), late)
 			}
 		}
+	}
+}
+
+// The steps of a plan have an order, and so have the downloads of a list that are its steps.
+func TestAListOfDownloadsKeepsItsOrderInAPlan(t *testing.T) {
+	paths, done := []string{}, []string{}
+	for i := range 60 {
+		paths = append(paths, fmt.Sprint("/", i))
+	}
+	h := &host{t: t, execute: func(q terms.Question) (terms.Result, error) {
+		done = append(done, q.Op.(abi.SFTPGet).Path)
+		return terms.Result{}, nil
+	}}
+	h.list(paths, func(c *terms.Call) { c.Plan = anyPlan{} })
+	if !slices.Equal(done, paths) {
+		t.Errorf("done in the order %q", done)
 	}
 }
 
