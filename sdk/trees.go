@@ -30,7 +30,7 @@ func (f Fetched) NotBegun() bool {
 	return errors.As(f.Err, &op) && op.Code == abi.NotBegun
 }
 
-// requests are a list.
+// requests is a list of requests. Its JSON is one array.
 type requests []codec.Value
 
 // WriteJSON implements [codec.Value].
@@ -55,9 +55,10 @@ func SFTPGetAll(c *Call, node string, files []Fetch) ([]Fetched, error) {
 }
 
 // SFTPPutAll copies 1 to [MaxFetch] files from the caller's workspace to a node, several at the
-// same time, and in their order in a call that is planned or has a plan. Each is decided and
-// journaled by itself. Once one was refused or has failed, no other begins: see
-// [Fetched.NotBegun]. The results have the order of the files. The error says that none was tried.
+// same time. In a call that is planned, has a plan or names a guest, they are copied one by one, in
+// their order. Each is decided and journaled by itself. After one was refused, has failed or has an
+// unknown outcome, no other begins: see [Fetched.NotBegun]. The results have the order of the files.
+// The error says that none was tried.
 func SFTPPutAll(c *Call, node string, files []Fetch) ([]Fetched, error) {
 	ops := make(requests, len(files))
 	for i, f := range files {

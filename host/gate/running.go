@@ -39,7 +39,7 @@ type Running struct {
 	progress func(done, total float64, message string)
 	log      func(level int, message string)
 
-	turn    sync.RWMutex               // one at a time, but for lists; locked before mu
+	turn    sync.RWMutex               // one at a time, but for copies; locked before mu
 	touched map[string][]terms.Touched // of a planned call, by node; guarded by turn
 
 	ended    atomic.Bool

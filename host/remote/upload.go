@@ -232,17 +232,16 @@ func sameBytes(out *sftp.File, size int64, digest string) error {
 	if size > verifyBytes {
 		return nil
 	}
-	if _, err := out.Seek(0, io.SeekStart); err != nil {
-		return err
-	}
 	back := sha256.New()
-	if size <= onePacket { // WriteTo also asks for the size, and for what comes after the end
+	if size <= onePacket { // WriteTo also asks for the size, which is known
 		data := make([]byte, size)
 		n, err := out.ReadAt(data, 0)
 		if err != nil && err != io.EOF {
 			return err
 		}
 		back.Write(data[:n])
+	} else if _, err := out.Seek(0, io.SeekStart); err != nil {
+		return err
 	} else if _, err := out.WriteTo(back); err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ type once struct {
 type State struct {
 	// guest:101, unit:nginx.service or file:/path; "": nothing
 	About  string            `json:"about"`
-	Status string            `json:"status"` // running, stopped …; of a file its digest, or absent
+	Status string            `json:"status"` // running, stopped …; of a file its digest or absent
 	Config string            `json:"config"` // digest of a guest's configuration
 	Values map[string]string `json:"values,omitempty"`
 	Mode   string            `json:"mode,omitempty"`

@@ -117,7 +117,7 @@ func (s *sending) send(some []sdk.LocalFile) error {
 	if err != nil {
 		return s.stopped(s.name(some[0]), err)
 	}
-	failed := 0 // the worst of them: one whose outcome is unknown, else the first that was begun
+	failed := 0 // the one that the error tells of
 	for i, put := range all {
 		if put.Err == nil {
 			s.out.Files++
@@ -138,7 +138,7 @@ func (s *sending) name(f sdk.LocalFile) string {
 	return strings.TrimPrefix(f.Path, s.in.LocalDir+"/")
 }
 
-// weight says which error of a list is told, if there are several.
+// weight says how much the error of a copy matters. The tool tells of the first with the most.
 func weight(put sdk.Fetched) int {
 	op := (*sdk.OpError)(nil)
 	switch {
@@ -158,7 +158,7 @@ func (s *sending) stopped(at string, err error) error {
 	if s.planned() {
 		done = "nothing was copied"
 	}
-	doing := fmt.Sprintf("copying %s: %s; then %s", s.where, done, at)
+	doing := fmt.Sprintf("copying %s: %s; %s", s.where, done, at)
 	if refused := (*sdk.Refused)(nil); errors.As(err, &refused) {
 		return &sdk.Error{Code: "refused", Message: doing + ": " + refused.Error(),
 			Suggestion: "Upload a directory without this file, or to where the site allows it."}

@@ -67,7 +67,7 @@ func TestAnUploadStopsAtTheFirstFileThatFails(t *testing.T) {
 		}, "site/a", "site/b", "site/c")
 		out, _ := n.Do("proxmox_upload_directory_to_host", sendAll)
 		if out.Error == nil || out.Error.Code != c.code || len(*sent) != 1 ||
-			!strings.Contains(out.Error.Message, "1 of 3 files were copied; then b") {
+			!strings.Contains(out.Error.Message, "1 of 3 files were copied; b: ") {
 			t.Errorf("%s: %+v, sent %q", name, out.Error, *sent)
 		}
 	}

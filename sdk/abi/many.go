@@ -11,11 +11,12 @@ import (
 const MaxMany = 256
 
 // Many reports that a request may be a list of requests. The host takes each of them through the
-// door by itself, several at the same time. So only copies of files may be listed: the order in
-// which they are made does not matter.
+// door by itself, several at the same time. Only copies of files may be listed. A plugin that asks
+// for a list says that the order of the copies does not matter.
 func (o Operation) Many() bool { return o.Import == "sftp_get" || o.Stops() }
 
-// Stops reports that no request of a list begins once another one was refused or failed.
+// Stops reports that no request of a list begins after another one was refused, has failed or has
+// an unknown outcome.
 func (o Operation) Stops() bool { return o.Import == "sftp_put" }
 
 // NotBegun is the code of the failure that answers a request of such a list that did not begin.

@@ -191,7 +191,7 @@ func (h *Host) many(name string, request []byte) (abi.Status, []byte) {
 	entry, _ := abi.Lookup(name)
 	r, stopped := abi.ManyResponse{}, false
 	for _, one := range all {
-		status, text := abi.Failed, json.RawMessage(`{"code":"`+abi.NotBegun+`"}`)
+		status, text := abi.Failed, []byte(`{"code":"`+abi.NotBegun+`","message":"not begun"}`)
 		if !stopped {
 			status, text = h.one(name, one)
 		}

@@ -78,7 +78,7 @@ func (f *Session) clear(ctx context.Context, dir string, depth int) error {
 	if depth > 8 {
 		return effect.Failed("too_large", "%q is nested too deeply to be removed", dir)
 	}
-	err := f.RemoveDirectory(dir) // which it mostly is ready for
+	err := f.RemoveDirectory(dir) // fails unless it is empty, as it is after an upload
 	if err == nil || errors.Is(err, fs.ErrNotExist) || Lost(err) {
 		return err
 	}
