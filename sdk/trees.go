@@ -57,8 +57,8 @@ func SFTPGetAll(c *Call, node string, files []Fetch) ([]Fetched, error) {
 // SFTPPutAll copies 1 to [MaxFetch] files from the caller's workspace to a node, several at the
 // same time. In a call that is planned, has a plan or names a guest, they are copied one by one, in
 // their order. Each is decided and journaled by itself. After one was refused, has failed or has an
-// unknown outcome, no other begins: see [Fetched.NotBegun]. The results have the order of the files.
-// The error says that none was tried.
+// unknown outcome, no other begins: see [Fetched.NotBegun]. The results have the order of the
+// files. The error says that none was tried.
 func SFTPPutAll(c *Call, node string, files []Fetch) ([]Fetched, error) {
 	ops := make(requests, len(files))
 	for i, f := range files {
