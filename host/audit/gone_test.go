@@ -43,7 +43,7 @@ func (h *hostile) Take(context.Context, *terms.Call) (terms.Counts, func(), erro
 func (h *hostile) Script(string) terms.Command { return terms.Command{} }
 func (h *hostile) Argv([]string) terms.Command { return terms.Command{} }
 
-func (h *hostile) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (h *hostile) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 func (h *hostile) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	h.effect(func(rec *terms.Record) bool { return rec.Kind == "call" && rec.CallID == r.Call.ID })

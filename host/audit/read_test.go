@@ -282,7 +282,7 @@ func (l leaky) Execute(
 	return terms.Result{Value: l.canary, Bytes: 11, SHA256: "00"}, nil
 }
 func (leaky) End(context.Context, *terms.Call)                       {}
-func (leaky) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (leaky) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 func FuzzEntry(f *testing.F) {
 	f.Add("intent", "agent", `{"a":[1,2.5e-9,"<&>"]}`, "ssh_exec", int64(3), "x\x1b\u2028\xff")

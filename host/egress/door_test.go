@@ -117,7 +117,7 @@ func (w *world) Take(context.Context, *terms.Call) (terms.Counts, func(), error)
 }
 func (w *world) Script(string) terms.Command                            { return terms.Command{} }
 func (w *world) Argv([]string) terms.Command                            { return terms.Command{} }
-func (w *world) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (w *world) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 func (w *world) Count(
 	_ context.Context, keys ...string,
@@ -154,7 +154,7 @@ func (w *world) Keep(
 
 type run func(context.Context, *gate.Running)
 
-func (f run) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (f run) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 func (f run) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	f(ctx, r)
 	return terms.Output{JSON: json.RawMessage(`{}`)}, nil

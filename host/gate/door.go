@@ -149,7 +149,7 @@ func (d *Door) passCall(ctx context.Context, r *Running, a *terms.Answer) {
 			return terms.Output{}, terms.ErrPlanFirst
 		}
 		r.Call.Decided, a.Tier, a.Outcome = dec, dec.Tier, terms.Unknown
-		if err := d.runner.Ready(ctx, r.Call.Tool, r.tell); err != nil {
+		if err := d.runner.Ready(ctx, r.Call, r.tell); err != nil {
 			a.Outcome = terms.Failed
 			return terms.Output{}, err
 		}

@@ -39,7 +39,7 @@ func (parts) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
 
 func (parts) Note(string, time.Time, time.Duration)                  {}
 func (parts) Wait(string, time.Time) (time.Duration, int)            { return 0, 0 }
-func (parts) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (parts) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 // Run stands for a plugin, which asks the door for one operation.
 func (p parts) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {

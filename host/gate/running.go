@@ -25,7 +25,7 @@ const (
 // Runner runs the plugin of an allowed call. Before the call's budget begins, Ready waits until
 // that is possible and tells why. The errors of Run are *BudgetError and *PluginError.
 type Runner interface {
-	Ready(ctx context.Context, t *terms.Tool, tell func(message string)) error
+	Ready(ctx context.Context, c *terms.Call, tell func(message string)) error
 	Run(ctx context.Context, r *Running) (terms.Output, error)
 }
 

@@ -74,7 +74,7 @@ func (w *world) Take(context.Context, *terms.Call) (terms.Counts, func(), error)
 	w.taken++
 	return terms.Counts{Calls60s: int64(w.taken)}, func() { w.taken-- }, nil
 }
-func (w *world) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (w *world) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 func (w *world) Run(ctx context.Context, r *Running) (terms.Output, error) {
 	w.add("run")
 	if w.guest == nil {

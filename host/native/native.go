@@ -56,11 +56,11 @@ func New(next gate.Runner, version string, tools ...Tool) *Runner {
 }
 
 // Ready implements gate.Runner.
-func (r *Runner) Ready(ctx context.Context, t *terms.Tool, tell func(string)) error {
-	if t.Kind == Host {
+func (r *Runner) Ready(ctx context.Context, c *terms.Call, tell func(string)) error {
+	if c.Tool.Kind == Host {
 		return nil
 	}
-	return r.next.Ready(ctx, t, tell)
+	return r.next.Ready(ctx, c, tell)
 }
 
 // Run implements gate.Runner.

@@ -39,7 +39,7 @@ func (w *world) Outcome(_ context.Context, r terms.Record) error {
 func (w *world) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
 	return terms.Counts{}, func() {}, nil
 }
-func (w *world) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (w *world) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 func (w *world) Run(context.Context, *gate.Running) (terms.Output, error) {
 	w.sandboxed++
 	return terms.Output{}, nil

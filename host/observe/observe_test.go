@@ -56,7 +56,7 @@ func (p parts) Confirm(
 }
 func (p parts) Script(string) terms.Command                            { return terms.Command{} }
 func (p parts) Argv([]string) terms.Command                            { return terms.Command{} }
-func (p parts) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (p parts) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 func (p parts) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	// what came of it is counted, and not this test's business
 	_, _ = r.Operate(

@@ -17,7 +17,7 @@ import (
 // code is a tool in Go in place of an instance.
 type code func(context.Context, *gate.Running) error
 
-func (code) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (code) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 func (c code) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	out := terms.Output{JSON: json.RawMessage(`{}`)}
@@ -210,7 +210,7 @@ func TestAPlanHoldsWhatTheAnswersLack(t *testing.T) {
 // structured is a tool that returns this.
 type structured string
 
-func (structured) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (structured) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 func (s structured) Run(context.Context, *gate.Running) (terms.Output, error) {
 	return terms.Output{JSON: json.RawMessage(s)}, nil

@@ -224,7 +224,7 @@ func (w *trial) Script(
 }
 func (w *trial) Argv([]string) terms.Command                            { return terms.Command{} }
 func (w *trial) End(context.Context, *terms.Call)                       {}
-func (w *trial) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (w *trial) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 func (w *trial) Confirm(_ context.Context, c *terms.Call, _ terms.Decision, _ func(string)) (
 	terms.Confirmation, error,

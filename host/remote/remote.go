@@ -78,6 +78,15 @@ func (r *Remote) Connected() bool {
 	return slices.ContainsFunc(r.Pool(), func(s NodeState) bool { return s.Connections > 0 })
 }
 
+// Connect begins to connect to a node that has no connection, and waits for nothing: an operation
+// that comes soon finds it, or the error. A node that is not in the inventory is left alone.
+func (r *Remote) Connect(node string) {
+	if n, done, err := r.enter(node); err == nil {
+		n.Connect()
+		done()
+	}
+}
+
 // Close ends all connections and waits for everything that was started. Operations under way end
 // with an error. It may be called more than once.
 func (r *Remote) Close() error {

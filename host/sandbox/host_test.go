@@ -248,7 +248,7 @@ func (h *host) plugin(tool *terms.Tool) *plugin { return h.box.plugins[tool.Plug
 // ready waits until the plugin of a tool is ready.
 func (h *host) ready(tool *terms.Tool) {
 	h.t.Helper()
-	if err := h.box.Ready(context.Background(), tool, nil); err != nil {
+	if err := h.box.Ready(context.Background(), &terms.Call{Tool: tool}, nil); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -29,7 +29,7 @@ type lister struct {
 	failure abi.Failure
 }
 
-func (*lister) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (*lister) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 
 func (l *lister) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	c := &call{door: r, of: r.Call, env: &environment{scheduler: newCPUScheduler(), now: fixedTime}}

@@ -138,11 +138,11 @@ func (s *Sandbox) add(
 	return pl, nil
 }
 
-// Ready waits until the plugin of a tool is compiled and started. A start that has failed is tried
-// again when its back-off is over. tell is told when there is something to wait for. The error is a
-// *terms.PluginError or the cause of ctx.
-func (s *Sandbox) Ready(ctx context.Context, t *terms.Tool, tell func(message string)) error {
-	p, err := s.enter(t)
+// Ready waits until the plugin of a call's tool is compiled and started. A start that has failed is
+// tried again when its back-off is over. tell is told when there is something to wait for. The
+// error is a *terms.PluginError or the cause of ctx.
+func (s *Sandbox) Ready(ctx context.Context, c *terms.Call, tell func(message string)) error {
+	p, err := s.enter(c.Tool)
 	if err != nil {
 		return err
 	}

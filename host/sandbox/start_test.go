@@ -161,7 +161,8 @@ func TestAModuleIsOpenedWhenItIsFirstCalled(t *testing.T) {
 				t.Fatalf("%v, opened %d times before a call", err, opened)
 			}
 			for range 2 {
-				err = h.box.Ready(t.Context(), &terms.Tool{Plugin: p}, func(string) {})
+				err = h.box.Ready(t.Context(), &terms.Call{Tool: &terms.Tool{Plugin: p}},
+					func(string) {})
 				if (c.want == "") != (err == nil) ||
 					err != nil && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("got %v, want %q", err, c.want)

@@ -68,21 +68,21 @@ parent := max({base_of(input.parent.targets.vmids)} | command.parent_ranks)
 
 default operation := 4
 
-operation := max(command.operation_ranks) if input.command != null
-
-operation := files.rank if input.file != null
-
-operation := http_rank if input.http != null
-
-operation := blob_rank if input.blob != null
-
-operation := 1 if {
+operation := max(command.operation_ranks) if {
+	input.command != null
+} else := files.rank if {
+	input.file != null
+} else := http_rank if {
+	input.http != null
+} else := blob_rank if {
+	input.blob != null
+} else := 1 if {
 	input.ask != null
 } else := 1 if {
 	input.record != null
+} else := 1 if {
+	input.listing != null
 }
-
-operation := 1 if input.listing != null
 
 # A copy in the workspace is a download.
 blob_rank := 2 if {

@@ -275,11 +275,12 @@ type runner struct {
 	h *host
 }
 
-func (r runner) Ready(ctx context.Context, t *terms.Tool, tell func(string)) error {
-	if err := r.h.unusable(t.Plugin.Digest); err != nil {
+func (r runner) Ready(ctx context.Context, c *terms.Call, tell func(string)) error {
+	if err := r.h.unusable(c.Tool.Plugin.Digest); err != nil {
 		return &terms.PluginError{Code: "plugin_unavailable", Message: err.Error()}
 	}
-	return r.Sandbox.Ready(ctx, t, tell)
+	r.h.connect(c)
+	return r.Sandbox.Ready(ctx, c, tell)
 }
 
 // undoes adds to what its tools act on, where one names a call, what that call acted on.

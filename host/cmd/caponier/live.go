@@ -234,7 +234,8 @@ func (l *live) make(ctx context.Context, next *plugin.Lock, came []plugin.Entry)
 			}
 			for _, e := range came {
 				if err == nil {
-					err = l.h.sandbox.Ready(ctx, &terms.Tool{Plugin: e.Plugin}, nil)
+					c := &terms.Call{Tool: &terms.Tool{Plugin: e.Plugin}}
+					err = l.h.sandbox.Ready(ctx, c, nil)
 				}
 			}
 			return none, err

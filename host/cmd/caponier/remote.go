@@ -6,10 +6,12 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/caponier-mcp/caponier/host/remote"
 	"github.com/caponier-mcp/caponier/host/sweep"
 	"github.com/caponier-mcp/caponier/host/terms"
+	"github.com/caponier-mcp/caponier/sdk/abi"
 )
 
 // openRemote opens the nodes. The store must be open.
@@ -41,6 +43,15 @@ func (h *host) openRemote() (err error) {
 	}
 	h.closers = append(h.closers, func() { _ = h.remote.Close() })
 	return nil
+}
+
+// connect begins to connect to the node that an allowed call names, while its plugin is made ready,
+// if its tool can ask for an operation on a node at all.
+func (h *host) connect(c *terms.Call) {
+	onNode := func(name string) bool { op, _ := abi.Lookup(name); return op.OnNode }
+	if nodes := c.Targets.Nodes; len(nodes) == 1 && slices.ContainsFunc(c.Tool.Imports, onNode) {
+		h.remote.Connect(nodes[0])
+	}
 }
 
 // sweep removes in the background what earlier processes left on nodes and in the workspace.

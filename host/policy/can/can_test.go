@@ -100,7 +100,7 @@ func (parts) Outcome(context.Context, terms.Record) error      { return nil }
 func (parts) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
 	return terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1}, func() {}, nil
 }
-func (parts) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (parts) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 func (parts) Run(context.Context, *gate.Running) (terms.Output, error) {
 	return terms.Output{JSON: json.RawMessage("{}")}, nil
 }

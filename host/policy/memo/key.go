@@ -28,7 +28,7 @@ func (m *member) key(b []byte, d document) []byte {
 	}
 	for _, name := range m.names {
 		if x, ok := d.member(name); ok {
-			b = m.below[name].key(append(b, '+'), x)
+			b = m.below[value.Text(name)].key(append(b, '+'), x)
 		} else {
 			b = append(b, '-')
 		}
@@ -43,8 +43,7 @@ func (m *member) of(d document) ast.Value {
 	var pairs [][2]*ast.Term
 	for _, name := range m.names {
 		if x, ok := d.member(name); ok {
-			pairs = append(pairs, ast.Item(ast.InternedTerm(name),
-				ast.NewTerm(m.below[name].of(x))))
+			pairs = append(pairs, ast.Item(name, ast.NewTerm(m.below[value.Text(name)].of(x))))
 		}
 	}
 	return ast.NewObject(pairs...)
@@ -77,14 +76,14 @@ func (d document) kind() string {
 	return kinds[d.of.Kind()]
 }
 
-func (d document) member(name string) (document, bool) {
+func (d document) member(name *ast.Term) (document, bool) {
 	if d.v != nil {
-		if t := d.v.(ast.Object).Get(ast.InternedTerm(name)); t != nil {
+		if t := d.v.(ast.Object).Get(name); t != nil {
 			return document{v: t.Value}, true
 		}
 		return document{}, false
 	}
-	x := value.Member(d.of, name)
+	x := value.Member(d.of, value.Text(name))
 	return document{of: value.Bare(x)}, x.IsValid()
 }
 

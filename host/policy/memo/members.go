@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caponier-mcp/caponier/host/policy/value"
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
@@ -15,7 +16,7 @@ type Members struct{ top member }
 type member struct {
 	whole, kind bool
 	below       map[string]*member
-	names       []string // of below, sorted
+	names       []*ast.Term // of below, sorted
 }
 
 // MembersOf returns the members that the value of a rule can depend on, apart from those that it
@@ -127,8 +128,8 @@ func (f *finder) read(ref ast.Ref, kind bool) {
 }
 
 func (m *member) sort() {
-	m.names = slices.Sorted(maps.Keys(m.below))
-	for _, name := range m.names {
+	for _, name := range slices.Sorted(maps.Keys(m.below)) {
+		m.names = append(m.names, ast.InternedTerm(name))
 		m.below[name].sort()
 	}
 }
@@ -144,7 +145,7 @@ func (m *member) paths(at string, all []string) []string {
 		all = append(all, "type_name("+at+")")
 	}
 	for _, name := range m.names {
-		all = m.below[name].paths(at+"."+name, all)
+		all = m.below[value.Text(name)].paths(at+"."+value.Text(name), all)
 	}
 	return all
 }

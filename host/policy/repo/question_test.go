@@ -73,7 +73,7 @@ func (*host) Take(context.Context, *terms.Call) (terms.Counts, func(), error) {
 	return terms.Counts{Calls60s: 1, ToolCalls60s: 1, TargetCalls60s: 1, CallsRetryS: 60,
 		ToolRetryS: 60, TargetRetryS: 60}, func() {}, nil
 }
-func (*host) Ready(context.Context, *terms.Tool, func(string)) error { return nil }
+func (*host) Ready(context.Context, *terms.Call, func(string)) error { return nil }
 func (h *host) Run(ctx context.Context, r *gate.Running) (terms.Output, error) {
 	if h.op != nil {
 		_, _ = r.Operate(ctx, h.op)

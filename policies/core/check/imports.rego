@@ -17,30 +17,19 @@ ok if {
 	input.parent.tool == input.tool.name
 	is_string(input.parent.id)
 	op := table[input.op]
-	given(op.part)
-	count([value | some value in all; value == null]) == count(all) - 1
+	given == [op.part]
 	somewhere(op)
 	action(op)
 }
 
-# The operation has one of these parts, and the others are null.
-all := [
-	input.command, input.file, input.http, input.blob, input.ask, input.record, input.listing,
-]
+# The operation has one of these parts, and the others are null. None may be missing.
+given := [part | some part, false in empty]
 
-given("command") if input.command != null
-
-given("file") if input.file != null
-
-given("http") if input.http != null
-
-given("blob") if input.blob != null
-
-given("ask") if input.ask != null
-
-given("record") if input.record != null
-
-given("listing") if input.listing != null
+empty := {
+	"command": is_null(input.command), "file": is_null(input.file), "http": is_null(input.http),
+	"blob": is_null(input.blob), "ask": is_null(input.ask), "record": is_null(input.record),
+	"listing": is_null(input.listing),
+}
 
 # The operation names a node if and only if it runs on one. discard removes something on a node or
 # in the workspace.

@@ -178,6 +178,16 @@ func (n *Node) Acquire(ctx context.Context, who string) (*Conn, error) {
 	}
 }
 
+// Connect begins to connect, if there is no connection. The caller is under [Pool.Enter].
+func (n *Node) Connect() {
+	n.mu.Lock()
+	none := len(n.conns) == 0
+	n.mu.Unlock()
+	if none {
+		_, _ = n.grow() // what waits for a session gets the error
+	}
+}
+
 func (n *Node) waited(ctx context.Context) error {
 	code, why := effect.Stopped(ctx)
 	return effect.Failed(code, "waiting for a connection to %s: %s; nothing was sent", n.Name, why)
