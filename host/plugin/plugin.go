@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/caponier-mcp/caponier/host/terms"
 	"github.com/caponier-mcp/caponier/host/trusted"
@@ -122,8 +123,14 @@ func newLock(entries []Entry) (*Lock, error) {
 		owner[key] = plugin
 		return nil
 	}
-	for _, e := range l.entries {
-		tools, err := e.Tools()
+	all, errs := make([][]*terms.Tool, len(l.entries)), make([]error, len(l.entries))
+	var reading sync.WaitGroup
+	for i, e := range l.entries {
+		reading.Go(func() { all[i], errs[i] = e.Tools() })
+	}
+	reading.Wait()
+	for i, e := range l.entries {
+		tools, err := all[i], errs[i]
 		if err != nil {
 			return nil, err
 		}

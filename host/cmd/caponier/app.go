@@ -45,7 +45,7 @@ func openHost(ctx context.Context, g *global, only string) (*host, error) {
 	return h, nil
 }
 
-// configured returns a host with its configuration and lock, and with nothing open.
+// configured returns a host with its configuration, and with nothing open.
 func configured(g *global) (*host, error) {
 	cfg, err := g.load()
 	if err != nil {
@@ -59,16 +59,24 @@ func configured(g *global) (*host, error) {
 	h := &host{cfg: cfg, meter: observe.NewMeter(version), turns: fair.Processors(),
 		recorder: g.recorder}
 	cfg.Sandbox.Log = g.pluginLog
-	lock, err := plugin.Load(cfg.Plugin.Lock)
+	return h, nil
+}
+
+// openLock reads the lock, and finds which of its tools are offered.
+func (h *host) openLock() error {
+	lock, err := plugin.Load(h.cfg.Plugin.Lock)
 	if err != nil {
-		return nil, usage(err)
+		return err
 	}
 	h.locked.Store(h.undoes(lock))
-	h.hidden, err = hiddenReason(cfg, lock)
-	return h, err
+	h.hidden, err = hiddenReason(h.cfg, lock)
+	return err
 }
 
 func (h *host) open(ctx context.Context, only string) (err error) {
+	if err := h.openLock(); err != nil {
+		return err
+	}
 	offered := func(t *terms.Tool) string {
 		if t.Kind == native.Host {
 			return ""

@@ -45,7 +45,7 @@ type live struct {
 }
 
 func newLive(h *host, door mcp.Door) *live {
-	return &live{Door: door, h: h, calls: map[string]int{}, want: h.lock().Checksum()}
+	return &live{Door: door, h: h, calls: map[string]int{}}
 }
 
 // Call goes through the door.
@@ -65,6 +65,7 @@ func (l *live) count(digest string, n int) {
 
 // follow has policy and lock read again when their files change and at SIGHUP, until ctx ends.
 func (l *live) follow(ctx context.Context) {
+	l.want = l.h.lock().Checksum()
 	var work sync.WaitGroup
 	defer work.Wait()
 	missed := func(err error) {

@@ -51,6 +51,9 @@ func serve(ctx context.Context, g *global, addr string) error {
 	}
 	started()
 	server, err := h.front(h.door, true, nil)
+	if err == nil {
+		err = server.SetTools(h.lock().Tools())
+	}
 	if err != nil {
 		return usage(err)
 	}
@@ -81,7 +84,8 @@ func serve(ctx context.Context, g *global, addr string) error {
 	return web.Serve(ctx, l)
 }
 
-// overStdio answers the client's first request before policy, journal, store and nodes are opened.
+// overStdio answers the client's first request before lock, policy, journal, store and nodes are
+// opened.
 // All other requests wait for these, and are refused when one of them cannot be opened.
 func (h *host) overStdio(ctx context.Context) error {
 	ready := make(chan struct{})
@@ -94,6 +98,9 @@ func (h *host) overStdio(ctx context.Context) error {
 	opened := make(chan error, 1)
 	go func() {
 		err := h.open(ctx, "")
+		if err == nil {
+			err = server.SetTools(h.lock().Tools())
+		}
 		if err != nil {
 			err = usage(err)
 		} else {
@@ -146,8 +153,8 @@ func (l late) Visible(ctx context.Context, p terms.Principal, source string, t *
 // extend adds to the MCP server in builds for the conformance suite; nil in every other.
 var extend mcp.Extension
 
-// front returns the MCP server with its tools. When ready is not nil, only the first request is
-// answered before it is closed.
+// front returns the MCP server, still without tools. When ready is not nil, only the first request
+// is answered before it is closed.
 func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 	server *mcp.Server, err error) {
 	o := h.cfg.Front.MCPOptions
@@ -174,7 +181,7 @@ func (h *host) front(door mcp.Door, http bool, ready <-chan struct{}) (
 		return nil, err
 	}
 	l.server, h.follow = server, l.follow
-	return server, server.SetTools(h.lock().Tools())
+	return server, nil
 }
 
 // about starts what goes on beside MCP, in a host that is open: it follows policy and lock, answers

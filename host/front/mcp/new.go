@@ -24,7 +24,7 @@ func New(o Options, door Door) (*Server, error) {
 	}
 	o = o.withDefaults()
 	s := &Server{
-		opts: o, door: door, log: o.Log, offer: offers{},
+		opts: o, door: door, log: o.Log,
 		calls:    fair.New(o.MaxCalls, fair.Half(o.MaxCalls)),
 		others:   fair.New(o.MaxCalls, fair.Half(o.MaxCalls)),
 		elicited: fair.New(math.MaxInt, maxAsks),
@@ -49,7 +49,7 @@ func New(o Options, door Door) (*Server, error) {
 		&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, mo)
 	extend(s.sdk)
 	s.sdk.AddReceivingMiddleware(s.guard, s.personal)
-	s.sdk.AddSendingMiddleware(s.boundQuestions)
+	s.sdk.AddSendingMiddleware(s.boundQuestions, s.tellChanges)
 	return s, nil
 }
 

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 )
 
 // SetTools offers these tools, resources and prompts and no others. Clients are notified only of
-// changes that they can see. On an error nothing has changed.
+// changes that they can see; the first tools are none. On an error nothing has changed.
 func (s *Server) SetTools(tools []*terms.Tool) error {
 	next := offers{}
 	scratch := mcp.NewServer(&mcp.Implementation{Name: "scratch"},
@@ -35,6 +36,7 @@ func (s *Server) SetTools(tools []*terms.Tool) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.first.Store(s.offer == nil)
 	for k := range s.offer {
 		if next[k].Tool == nil {
 			switch k.kind {
@@ -62,12 +64,23 @@ func (s *Server) SetTools(tools []*terms.Tool) error {
 func (s *Server) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.first.Store(false)
 	told := map[string]bool{}
 	for k, o := range s.offer {
 		if !told[k.kind] { // adding one again as it is makes the SDK notify
 			s.add(s.sdk, o.face)
 			told[k.kind] = true
 		}
+	}
+}
+
+// tellChanges leaves out what the SDK would say of the first tools.
+func (s *Server) tellChanges(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		if strings.HasSuffix(method, "/list_changed") && s.first.Load() {
+			return nil, nil
+		}
+		return next(ctx, method, req)
 	}
 }
 

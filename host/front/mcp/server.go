@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/caponier-mcp/caponier/host/fair"
@@ -44,7 +45,8 @@ type Server struct {
 	rounds   rounds
 
 	mu    sync.RWMutex // guards offer
-	offer offers       // replaced as a whole, never changed
+	offer offers       // replaced as a whole, never changed; nil until the tools are set
+	first atomic.Bool  // the tools were set once: nobody can have read other lists
 }
 
 // SDK returns the SDK's server, for transports.
