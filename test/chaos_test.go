@@ -55,7 +55,7 @@ type chaos struct {
 func TestChaosLosesNothingAndDoesNothingTwice(t *testing.T) {
 	needs.Minutes(t, "it takes a minute: run without -short")
 	faults := 12
-	if v := setting(t, "CAPONIER_CHAOS"); v != "" {
+	if v := settings["CAPONIER_CHAOS"]; v != "" {
 		n, err := strconv.Atoi(v)
 		must(t, err)
 		faults = n

@@ -23,7 +23,7 @@ import (
 // not there. CAPONIER_SOAK is how many calls, 500 without it.
 func TestTheJournalMatchesTheNodeUnderCuts(t *testing.T) {
 	calls := 500
-	if v := setting(t, "CAPONIER_SOAK"); v != "" {
+	if v := settings["CAPONIER_SOAK"]; v != "" {
 		n, err := strconv.Atoi(v)
 		must(t, err)
 		calls = n

@@ -123,7 +123,7 @@ func (r *replica) written(t *testing.T) (n int64) {
 // CAPONIER_CALLS is the minimum number of calls, by default 300.
 func TestKillsOfEachPartUnderCalls(t *testing.T) {
 	most := 300
-	if n, err := strconv.Atoi(setting(t, "CAPONIER_CALLS")); err == nil {
+	if n, err := strconv.Atoi(settings["CAPONIER_CALLS"]); err == nil {
 		most = n
 	}
 	w := newReplicas(t, nil)

@@ -26,6 +26,10 @@ var bin, plugins, guests string
 // TestMain builds the real binary and the modules once; `make test` has built them already, so that
 // this only looks.
 func TestMain(m *testing.M) {
+	for _, name := range []string{"CAPONIER_CALLS", "CAPONIER_CHAOS", "CAPONIER_SOAK"} {
+		settings[name] = os.Getenv(name)
+		_ = os.Unsetenv(name)
+	}
 	root, err := filepath.Abs("..")
 	if err == nil {
 		cmd := exec.Command("make", "-s", "all", "modules", "build/pvelab")
@@ -50,15 +54,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// setting returns a variable of the environment that is for a test, and takes it away until the
-// test ends: the host refuses variables that name no key of its configuration.
-func setting(t *testing.T, name string) string {
-	t.Helper()
-	v := os.Getenv(name)
-	t.Setenv(name, "") // puts it back afterwards
-	must(t, os.Unsetenv(name))
-	return v
-}
+// settings are the variables of the environment that are for tests. They are taken out of it: the
+// host refuses variables that name no key of its configuration.
+var settings = map[string]string{}
 
 // TestScripts runs testdata/*.txtar against the real binary. Commands besides testscript's own:
 //
