@@ -161,6 +161,10 @@ func Within[T any](ctx context.Context, limit time.Duration, what string,
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("%s took longer than %s", what, limit))
 	defer cancel()
+	var none T
+	if ctx.Err() != nil { // before it began
+		return none, context.Cause(ctx)
+	}
 	type result struct {
 		value T
 		err   error
@@ -174,7 +178,6 @@ func Within[T any](ctx context.Context, limit time.Duration, what string,
 	case r := <-done:
 		return r.value, r.err
 	case <-ctx.Done():
-		var none T
 		return none, context.Cause(ctx)
 	}
 }

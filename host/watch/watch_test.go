@@ -146,6 +146,15 @@ func TestWithinEndsInTime(t *testing.T) {
 	if err == nil || err.Error() != "reading took longer than 10ms" {
 		t.Error(err)
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 { // what would end at once is not even begun
+		_, err := Within(over, time.Minute, "reading",
+			func(context.Context) (int, error) { t.Error("it was begun"); return 7, nil })
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
 	v, err := Within(t.Context(), time.Minute, "reading",
 		func(context.Context) (int, error) { return 7, os.ErrClosed })
 	if v != 7 || err != os.ErrClosed {

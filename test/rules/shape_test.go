@@ -21,7 +21,7 @@ const (
 	maxFile     = 400 // lines
 	maxFunction = 60  // lines of its body, with its braces
 	// The plan was 22,000 lines for this set of features: docs/rationale.md says where the rest is.
-	maxHost = 59_467
+	maxHost = 59_470
 	// maxClient bounds the programs of the client's machine.
 	maxClient = 1_587
 )
