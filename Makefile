@@ -1,20 +1,22 @@
 # Everything runs with Go, git and make. The two commands of a newcomer: make demo, make test.
 SHELL := /bin/bash
 GO ?= go
-WASM := CGO_ENABLED=0 GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared
+WASM := GOOS=wasip1 GOARCH=wasm $(GO) build -ldflags="-s -w" -buildmode=c-shared
 TOOL := $(GO) tool -modfile=test/tools/go.mod
 PLUGINS := $(patsubst plugins/%/main.go,%,$(wildcard plugins/*/main.go))
 MODULES := $(patsubst test/modules/%/main.go,%,$(wildcard test/modules/*/main.go))
 SDK := $(wildcard sdk/*.go sdk/*/*.go sdk/internal/*/*.go) sdk/go.mod go.mod
 # Every package of both modules: the SDK is one of its own.
 ALL := ./... github.com/caponier-mcp/caponier/sdk/...
-export GOFLAGS := -buildvcs=false
+# The same for all: what one of them compiled, the others find in Go's cache.
+export GOFLAGS := -buildvcs=false -trimpath
+export CGO_ENABLED := 0
 
-.PHONY: all plugins modules others keyless demo lab test bare bare-short check changes fmt lint policy race bench bench-parts soak chaos replicas nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all site spelling clean
+.PHONY: all plugins modules others keyless demo lab test bare bare-short check changes fmt lint policy race bench bench-parts soak chaos replicas thorough nightly fuzz lock docs conformance release sign dist dist-check packaging packaging-all site spelling clean
 all: build/caponier plugins
 
 build/caponier: $(shell find host client policies -name '*.go' -o -name '*.rego' -o -name '*.json' -o -name '*.yaml' -o -name '*.tmpl' 2>/dev/null) go.mod go.sum
-	@echo '  $@'; CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./host/cmd/caponier
+	@echo '  $@'; $(GO) build -o $@ ./host/cmd/caponier
 
 plugins: $(PLUGINS:%=build/plugins/%.wasm)
 build/plugins/%.wasm: plugins/%/*.go $(wildcard plugins/internal/*/*.go) $(SDK)
@@ -46,7 +48,7 @@ build/modules/behave-as.wasm: test/modules/behave-as/behave.ts sdk/assemblyscrip
 # What verifies keyless signatures of plugins, a module of its own, and what makes some for tests.
 keyless: build/caponier-keyless build/sigstorelab
 build/caponier-keyless build/sigstorelab: $(shell find keyless -name '*.go') keyless/go.mod keyless/go.sum
-	@mkdir -p $(@D); echo '  $@'; CGO_ENABLED=0 $(GO) build -C keyless -trimpath -ldflags="-s -w" -o ../$@ $(if $(filter %lab,$@),./cmd/sigstorelab,.)
+	@mkdir -p $(@D); echo '  $@'; $(GO) build -C keyless -ldflags="-s -w" -o ../$@ $(if $(filter %lab,$@),./cmd/sigstorelab,.)
 
 # The main job on a simulated node: a real MCP client, the real binary, SSH and SFTP. See test/demo.
 demo:
@@ -59,13 +61,13 @@ lab: all build/pvelab
 	@examples/lab/start.sh
 
 build/pvelab: $(wildcard test/pvelab/*.go test/pvelab/*/*/*.go) go.mod
-	@echo '  $@'; CGO_ENABLED=0 $(GO) build -trimpath -o $@ ./test/pvelab/cmd/pvelab
+	@echo '  $@'; $(GO) build -o $@ ./test/pvelab/cmd/pvelab
 
 # What needs only Go, git and make, and five minutes from an empty cache on two processors: the packages without the tests that take longest, then the
 # real binary. All tests, also those that need sshd, sudo, shells and browsers, are make check.
 QUICK := TestScripts/(happy|refused|arguments)
 LONG := TestLeavingSomethingOutNeverWidens|TestTheTestsOfCoreCoverIt|TestWhatIsAskedOfAToolIsAskedOfItsAliases|TestWhatASiteAddsChangesNothingOfCore|TestTracingSeesWhatIsNotReading|TestEveryExampleOfTheDocsHolds|TestWhatASiteReadsIsAskedAnew|TestWhatIsListedRunsAndNothingElse|TestNarrowedRolesAreAUnionOfPowersEachWhole|TestADiff|TestASuggestion|TestTheProofFindsWhatIsWrong|TestNothingIsSuggestedThatCouldGetAroundARule|TestPlainOPAWorksInAnExport|TestANodeThatLies|TestExecFaults|TestNetworkFaults|TestUnderRandomCutsNothingIsDoneTwiceOrLostInSilence|TestOnePrincipalLeavesSessionsToTheOthers|TestPluginsSayTheSameRewritten|TestHostileModules|TestHandWrittenHostileModules|TestAHostileViewer|TestTheSpecificationsTestsRunTheSameRewritten|TestAdmittedModulesCompileInBoundedTime|TestSwapUnderLoadNeverGivesAWrongAnswer|TestNarrowingKeysAreTaken|TestASlowClientHoldsNothing|TestAStrangersConnectionEndsSoon|TestGoodCallsAmongHostileOnes|TestLargePingsDoNotStopOthers|TestPingsAndNotificationsCountAgainstTheirPrincipal|TestAnUnreachableOrLyingProviderIsReported|TestPostgres|TestTokensAndFreezesAreTheSameInFilesAndInADatabase|TestANotificationComesBeforeTheNextLook|TestTheIndexFindsWhatTheJournalSays|TestNoFactOfAGuestMakesAnythingLessRefused|TestRandomRulesOfOneKeyHaveOneAnswer|TestModulesOfFourLanguagesBehaveTheSame|TestTheLabAnswersEveryEntryOfTheGrammar|TestRealShellsRunTheTextAsItWasLowered|TestALongCallIsNotReadAgainAndAgain|TestCanSaysWhatTheDoorSays|TestQuestionsOfOneKeyHaveOneAnswer|TestTheOrderIsTheSameEachTime|TestHeldBodiesHaveABudget|TestSpinningInstancesDoNotStallTheHost|TestFloodKeepsMemoryFlat|FuzzScript
-SHORT := CGO_ENABLED=0 $(GO) test -trimpath -short -vet=off -ldflags='-s -w'
+SHORT := $(GO) test -short -vet=off -ldflags='-s -w'
 BRIEF := $(SHORT) -skip '^($(LONG))'
 test:
 	@echo 'make test: building the host and its plugins; on a cold cache this takes 90 seconds'
@@ -109,12 +111,12 @@ policy:
 
 # Every test, once: under the race detector, but for what takes ten times as long there and shares nothing. That is Rego, of which only what changes the
 # engine runs there; what compiles and compares modules, which comes first, so that the rest finds them in build/cache; and the tests in test/, which drive
-# the real binary. Two jobs side by side, since many tests wait. With ANEW=-count=1 nothing is taken from what Go remembers of the last run.
+# the real binary. Two jobs side by side, since many tests wait. lint has vetted all. With ANEW=-count=1 nothing is taken from what Go
 CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
 PURE := -e '/host/plaintext$$' -e '/host/plan$$' -e '/host/shell$$' -e '/sdk/abi$$' # functions without goroutines
-TESTS = MAKEFLAGS= MFLAGS= CGO_ENABLED=0 $(GO) test -trimpath -short -timeout 30m $(ANEW) # as the binary is built, so that both share what is compiled
-RACE = MAKEFLAGS= MFLAGS= $(GO) test -race -short -timeout 30m $(ANEW)
+TESTS = MAKEFLAGS= MFLAGS= $(GO) test -vet=off -short -timeout 45m $(ANEW)
+RACE = MAKEFLAGS= MFLAGS= CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 45m $(ANEW)
 race: all modules keyless build/pvelab
 	@$(MAKE) --no-print-directory -j2 tests-of-packages tests-of-the-binary
 .PHONY: tests-of-packages tests-of-the-binary
@@ -128,7 +130,7 @@ tests-of-packages:
 	$(RACE) -run '$(CHANGING)' ./host/policy/...
 	GOGC=400 $(TESTS) -skip '$(CHANGING)' ./host/policy/...
 tests-of-the-binary: # many short processes, in which collecting garbage is a quarter of the work
-	GOGC=400 $(TESTS) ./test
+	GOGC=400 $(TESTS) -count=1 ./test
 
 # The committed lock must be what the committed sources build to. That the lock says the same of the modules as they do is for the last lines of docs/operating.md.
 lock: plugins build/caponier
@@ -170,8 +172,12 @@ chaos:
 replicas:
 	CAPONIER_CALLS=$${CALLS:-2000} $(GO) test -run 'Replica|KillsOfEachPart|RedOperationsOfTwoHosts' -timeout 60m -count=1 -v ./test
 
+# Every case of what tries a share of them with -short.
+thorough: all modules keyless build/pvelab
+	GOGC=400 $(GO) test -timeout 120m $$($(GO) list $(ALL) | grep -v '/caponier/test$$')
+
 # What takes hours: CI runs short forms of all of it.
-nightly: bare soak chaos replicas packaging-all
+nightly: bare thorough soak chaos replicas packaging-all
 	$(MAKE) fuzz FUZZTIME=10m
 
 # What fails runs once more: at its end Go's engine can report its own deadline. What it has found is in testdata by then, and fails again.

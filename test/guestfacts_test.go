@@ -237,10 +237,9 @@ func TestATagMakesACallWaitForAPerson(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	tag(t, s, 104, func(g *pvelab.Guest) { g.Config["tags"] = "prod" })
-	out, err := s.command("call", "--json", "stop_guest",
-		`{"guest_id":104,"force":true}`).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), `"outcome":"waiting"`) {
-		t.Errorf("%v %s", err, out)
+	if a := s.once(t, "call", "stop_guest", `{"guest_id":104,"force":true}`); a.code != 4 ||
+		a.Outcome != "waiting" {
+		t.Errorf("%d %s", a.code, a.text)
 	}
 	for _, what := range [][]string{{"approvals", "list"}, {"audit", "tail", "-n", "20"}} {
 		shown, err := s.command(what...).CombinedOutput()

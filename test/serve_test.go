@@ -26,7 +26,8 @@ import (
 type site struct {
 	dir, config string
 	lab         *pvelab.Lab
-	host        *os.Process // of the last serveHTTP
+	host        *os.Process        // of the last serveHTTP
+	answers     *mcp.ClientSession // of the host that makes the calls; nil starts one for each
 }
 
 func newSite(t *testing.T, modules ...string) *site {

@@ -2,8 +2,6 @@ package test
 
 import (
 	"encoding/json"
-	"errors"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -133,55 +131,38 @@ func TestACallIsUndoneByItsSnapshot(t *testing.T) {
 		must(t, err)
 		return string(data)
 	}
-	type answer struct {
-		Outcome    string
-		CallID     string `json:"call_id"`
-		ApprovalID string `json:"approval_id"`
-	}
-	run := func(args ...string) (a answer, code int) {
-		cmd := s.command(args...)
-		out, err := cmd.Output()
-		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-			code = exit.ExitCode()
-			t.Logf("%s", exit.Stderr)
-		} else {
-			must(t, err)
-		}
-		_ = json.Unmarshal(out, &a)
-		return a, code
-	}
-	changed, code := run("call", "--json", "proxmox_container_exec_command",
+	changed := s.once(t, "call", "proxmox_container_exec_command",
 		`{"vmid":105,"command":"cp /etc/hostname /root/a"}`)
-	if code != 0 || file() == "before\n" {
-		t.Fatalf("%+v %d: %q", changed, code, file())
+	if changed.code != 0 || file() == "before\n" {
+		t.Fatalf("%+v: %q", changed, file())
 	}
 	before := len(s.lab.Effects())
-	if a, code := run("undo", "--json", "06H0000000000000000000000A"); code != 3 {
-		t.Errorf("a call that nobody made: %+v %d", a, code)
+	if a := s.once(t, "undo", "06H0000000000000000000000A"); a.code != 3 {
+		t.Errorf("a call that nobody made: %+v", a)
 	}
 	s.swap(t, "config.toml", `principal = "demo"`, `principal = "other"`)
-	if a, code := run("undo", "--json", changed.CallID); code != 3 {
-		t.Errorf("by another principal: %+v %d", a, code)
+	if a := s.once(t, "undo", changed.CallID); a.code != 3 {
+		t.Errorf("by another principal: %+v", a)
 	}
 	s.swap(t, "config.toml", `principal = "other"`, `principal = "demo"`)
 	if got := len(s.lab.Effects()); got != before {
 		t.Errorf("refused, and %d commands reached the node", got-before)
 	}
 
-	waits, code := run("undo", "--json", changed.CallID)
-	if code != 4 || waits.ApprovalID == "" || file() == "before\n" {
-		t.Fatalf("%+v %d: %q", waits, code, file())
+	waits := s.once(t, "undo", changed.CallID)
+	if waits.code != 4 || waits.ApprovalID == "" || file() == "before\n" {
+		t.Fatalf("%+v: %q", waits, file())
 	}
 	if out, err := s.command("approvals", "approve",
 		waits.ApprovalID).CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
-	undone, code := run("undo", "--json", changed.CallID)
-	if code != 0 || file() != "before\n" {
-		t.Fatalf("%+v %d: %q", undone, code, file())
+	undone := s.once(t, "undo", changed.CallID)
+	if undone.code != 0 || file() != "before\n" {
+		t.Fatalf("%+v: %q", undone, file())
 	}
-	if a, code := run("undo", "--json", undone.CallID); code != 3 {
-		t.Errorf("undo of an undo: %+v %d", a, code)
+	if a := s.once(t, "undo", undone.CallID); a.code != 3 {
+		t.Errorf("undo of an undo: %+v", a)
 	}
 	if out, err := s.command("audit", "verify").CombinedOutput(); err != nil {
 		t.Errorf("audit verify: %v %s", err, out)

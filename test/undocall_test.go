@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/caponier-mcp/caponier/test/pvelab"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // undoing returns a site that records what takes every operation above green back.
@@ -37,6 +38,7 @@ type ended struct {
 	Outcome    string
 	CallID     string `json:"call_id"`
 	ApprovalID string `json:"approval_id"`
+	Refused    []any
 	code       int
 	text       string
 }
@@ -57,8 +59,12 @@ func (s *site) try(t *testing.T, args ...string) (a ended) {
 	return a
 }
 
+// once runs a verb: in a process of its own, or in the one that answers.
 func (s *site) once(t *testing.T, args ...string) (a ended) {
 	t.Helper()
+	if s.answers != nil {
+		return s.asked(t, args...)
+	}
 	cmd := s.command(append([]string{args[0], "--json"}, args[1:]...)...)
 	cmd.Env = append(cmd.Environ(), "CAPONIER_APPROVAL_WAIT=100ms")
 	out, err := cmd.Output()
@@ -70,6 +76,46 @@ func (s *site) once(t *testing.T, args ...string) (a ended) {
 	_ = json.Unmarshal(out, &a)
 	a.text += string(out)
 	return a
+}
+
+// asked makes the call of a verb, as `caponier call` and `caponier undo` do, in the process that
+// answers: a test that makes a hundred calls then starts one host.
+func (s *site) asked(t *testing.T, args ...string) (a ended) {
+	t.Helper()
+	tool, arguments := "undo_call", map[string]any{"call": args[1]}
+	if args[0] == "call" {
+		tool, arguments = args[1], nil
+		must(t, json.Unmarshal([]byte(args[2]), &arguments))
+	}
+	res, err := s.answers.CallTool(t.Context(), &mcp.CallToolParams{Name: tool,
+		Arguments: arguments})
+	must(t, err)
+	sum, err := json.Marshal(res.Meta["io.caponier/call"])
+	must(t, err)
+	must(t, json.Unmarshal(sum, &a))
+	codes := map[string]int{"succeeded": 0, "failed": 1, "refused": 3, "waiting": 4}
+	code, known := codes[a.Outcome]
+	if !known {
+		t.Fatalf("%q ended as %q", args, a.Outcome)
+	}
+	if code == 1 && len(a.Refused) > 0 {
+		code = 3
+	}
+	a.code, a.text = code, whole(running{answer: res})+string(sum)
+	return a
+}
+
+// answer starts a host that makes the calls of this site from now on.
+func (s *site) answer(t *testing.T) {
+	t.Helper()
+	cmd := s.command("serve")
+	cmd.Env = append(cmd.Env, "CAPONIER_APPROVAL_WAIT=100ms")
+	cmd.Stderr = t.Output()
+	var err error
+	s.answers, err = mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	must(t, err)
+	t.Cleanup(func() { s.answers.Close() })
 }
 
 // done makes a call that has to succeed.

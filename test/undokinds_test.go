@@ -177,6 +177,7 @@ func TestEveryReverseOfTheTableIsUndoneEndToEnd(t *testing.T) {
 	s := undoing(t, "")
 	s.rewrite(t, "calls_per_minute: 120", "calls_per_minute: 1200", "target_calls_per_minute: 60",
 		"target_calls_per_minute: 600")
+	s.answer(t)
 	call := func(tool, args string) []string { return []string{"call", tool, args} }
 	host := func(command string) []string {
 		return call("proxmox_host_exec_command", fmt.Sprintf(`{"command":%q}`, command))
@@ -204,6 +205,8 @@ func TestEveryReverseOfTheTableIsUndoneEndToEnd(t *testing.T) {
 			if row.snapshots {
 				s.write(t, "site/data.yaml", s.read(t, "site/data.yaml")+
 					"\nsnapshot: {tier: yellow, optional: false, keep: 5, keep_days: 7}\n")
+				must(t, s.answers.Close())
+				s.answer(t)
 			}
 			if row.first != nil {
 				row.first(t, s)

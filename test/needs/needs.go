@@ -37,3 +37,12 @@ func Minutes(t testing.TB, reason string) {
 		t.Skip(reason)
 	}
 }
+
+// Share returns 1 of how many cases a test tries: n with -short, as in CI, and otherwise 1, as in
+// `make thorough`. It is for tests whose cases are alike and take minutes together.
+func Share(n int) int {
+	if testing.Short() {
+		return n
+	}
+	return 1
+}
