@@ -111,7 +111,8 @@ policy:
 
 # Every test, once: under the race detector, but for what takes ten times as long there and shares nothing. That is Rego, of which only what changes the
 # engine runs there; what compiles and compares modules, which comes first, so that the rest finds them in build/cache; and the tests in test/, which drive
-# the real binary. Two jobs side by side, since many tests wait. lint has vetted all. With ANEW=-count=1 nothing is taken from what Go
+# the real binary. Two jobs side by side, since many tests wait. lint has vetted all. With ANEW=-count=1 nothing is taken
+# from what Go remembers of the last run.
 CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
 PURE := -e '/host/plaintext$$' -e '/host/plan$$' -e '/host/shell$$' -e '/sdk/abi$$' # functions without goroutines

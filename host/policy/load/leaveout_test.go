@@ -77,7 +77,8 @@ func TestLeavingSomethingOutNeverWidens(t *testing.T) {
 			})
 			t.Logf("%d questions; %d mutilated sites refused, %d loaded", len(questions), refused,
 				loaded)
-			if few := 20 / needs.Share(4); refused < few || loaded < few || slices.Max(before) == slices.Min(before) {
+			few := 20 / needs.Share(4)
+			if refused < few || loaded < few || slices.Max(before) == slices.Min(before) {
 				t.Error("the test asks too little")
 			}
 			if first := func(n int) bool { return n%10 > 0 }; slices.ContainsFunc(before, first) !=
