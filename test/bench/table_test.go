@@ -67,7 +67,13 @@ func BenchmarkTable(b *testing.B) {
 	for range rounds {
 		for _, s := range subjects {
 			s.costs(b, ts)
-			ts.add("Four callers at once, calls a second", s.name, "yellow", s.callers(b, 4))
+			const callers = "Yellow calls a second, from so many callers at once"
+			ts.add(callers, s.name, "4", s.callers(b, 4))
+			if s.metrics != "" { // others would ask for more sessions than sshd gives a connection
+				ts.add(callers, s.name, "16", s.callers(b, 16))
+			}
+			p50, p99 := s.tail(b)
+			ts.add("Slow calls: p99 of green calls over their p50", s.name, "one caller", p99/p50)
 		}
 	}
 	for _, load := range []string{"quiet", "disk", "processor"} {
@@ -159,6 +165,16 @@ func (s *subject) block(b *testing.B, tier string, n int) float64 {
 	}
 	slices.Sort(took)
 	return took[len(took)/2]
+}
+
+// tail returns the p50 and the p99 of green calls.
+func (s *subject) tail(b *testing.B) (p50, p99 float64) {
+	took := make([]float64, 300)
+	for i := range took {
+		took[i] = timed(func() { s.call(b, "green") })
+	}
+	slices.Sort(took)
+	return took[150], took[297]
 }
 
 // callers returns how many yellow calls a second so many make at once.

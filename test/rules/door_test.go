@@ -12,10 +12,10 @@ import (
 )
 
 // acts are the methods that reach a node, a plugin or another server. Only gate calls them, each
-// once, inside a function that it gives to pass.
+// once, inside a function that it gives to pass. Ready logs in to the node of the call.
 var acts = map[string][]string{
 	"terms.Executor": {"Execute", "Lookup"},
-	"gate.Runner":    {"Run"},
+	"gate.Runner":    {"Run", "Ready"},
 }
 
 // sideDoor is a helper that calls an executor without a decision, which the test must find.
@@ -123,6 +123,8 @@ func usesIn(p *packages.Package, file *ast.File, iface *types.Interface, name st
 
 // wrappers may call the executor or runner that they wrap, because gate calls them in its place.
 var wrappers = []string{
+	"host/cmd/caponier Ready Runner.Ready",
+	"host/native Ready Runner.Ready",
 	"host/native Run Runner.Run",
 	"host/offline Run Runner.Run",
 	"host/undo Execute Executor.Execute",
@@ -135,8 +137,10 @@ var wrappers = []string{
 
 func TestOnlyTheGateActs(t *testing.T) {
 	want := []string{
+		"host/cmd/caponier make Runner.Ready", // of the sandbox, which reaches no node
 		"host/gate effect Executor.Execute",
 		"host/gate lookup Executor.Lookup",
+		"host/gate passCall Runner.Ready",
 		"host/gate run Runner.Run",
 	}
 	found := slices.DeleteFunc(uses(t, loadHost(t, nil)), func(f string) bool {
@@ -164,10 +168,11 @@ func TestASideDoorIsFound(t *testing.T) {
 	}
 }
 
-// beside lists the methods of remote.Remote that reach a node without a decision, each with the
-// only package that may use it. docs/threats.md gives the reason.
+// beside lists the methods of remote.Remote that reach a node without a decision on an operation,
+// each with the only package that may use it. docs/threats.md gives the reason.
 var beside = map[string]string{
 	"Ask": "host/doctor", "Link": "host/doctor", "Lacks": "host/doctor",
+	"Connect": "host/cmd/caponier",
 }
 
 func TestOnlyTheDoctorReachesNodesBesideTheGate(t *testing.T) {
@@ -195,7 +200,7 @@ func TestOnlyTheDoctorReachesNodesBesideTheGate(t *testing.T) {
 
 // sends are the functions of remote's internal packages that send something to a node. Go keeps
 // every package but remote from them.
-var sends = []string{"command.Run", "conn.Acquire", "conn.Link", "conn.Open", "conn.Session",
+var sends = []string{"command.Run", "conn.Acquire", "conn.Connect", "conn.Link", "conn.Open", "conn.Session",
 	"files.With"}
 
 // senders returns each use of sends in remote, as "function package.Name".
@@ -246,9 +251,9 @@ func (n *node) sideSender(ctx context.Context) {
 `
 
 // Only the functions that Execute and Lookup call send what was decided, and End, which removes
-// what a call staged. Ask, Lacks and Link belong to the doctor.
+// what a call staged. Ask, Lacks and Link belong to the doctor. Connect logs in ahead of a call.
 func TestOnlyTheExecutorSendsToNodes(t *testing.T) {
-	want := []string{"Ask command.Run", "Lacks files.With", "Link conn.Link", "Lookup files.With",
+	want := []string{"Ask command.Run", "Connect conn.Connect", "Lacks files.With", "Link conn.Link", "Lookup files.With",
 		"ask command.Run", "command command.Run", "file files.With", "remove files.With",
 		"stage files.With"}
 	if found := senders(loadHost(t, nil)); !slices.Equal(found, want) {

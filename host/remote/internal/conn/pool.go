@@ -178,14 +178,21 @@ func (n *Node) Acquire(ctx context.Context, who string) (*Conn, error) {
 	}
 }
 
-// Connect begins to connect, if there is no connection. The caller is under [Pool.Enter].
+// Connect begins to connect, if there is no connection and the last attempt did not fail. It is for
+// what may be asked for soon: if it fails and nobody waits by then, it leaves no trace. The caller is
+// under [Pool.Enter].
 func (n *Node) Connect() {
 	n.mu.Lock()
-	none := len(n.conns) == 0
-	n.mu.Unlock()
-	if none {
-		_, _ = n.grow() // what waits for a session gets the error
+	defer n.mu.Unlock()
+	if len(n.conns) == 0 && !n.dialing && n.lastErr == nil && n.pool.ctx.Err() == nil {
+		n.begin()
 	}
+}
+
+// begin begins to connect. n.mu must be held.
+func (n *Node) begin() {
+	n.dialing = true
+	n.pool.wg.Go(n.dial)
 }
 
 func (n *Node) waited(ctx context.Context) error {
@@ -206,8 +213,7 @@ func (n *Node) grow() (context.Context, error) {
 		return nil, effect.Failed("connection", "connecting to %s: %v", n.Name, errShutdown)
 	case n.dialing || len(n.conns) >= n.pool.limits.MaxConns:
 	case n.lastErr == nil || !time.Now().Before(n.retryAt):
-		n.dialing = true
-		n.pool.wg.Go(n.dial)
+		n.begin()
 	case len(n.conns) == 0:
 		return nil, n.lastErr
 	}
@@ -287,6 +293,9 @@ func (n *Node) dial() {
 	defer n.mu.Unlock()
 	defer n.changed()
 	n.dialing = false
+	if err != nil && n.news == nil {
+		return // nobody waits: the next one tries for itself
+	}
 	if n.lastErr = err; err != nil {
 		n.retryAt = time.Now().Add(jitter(250 * time.Millisecond << min(n.fails, 4)))
 		n.fails++
