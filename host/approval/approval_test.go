@@ -129,8 +129,8 @@ func TestExpiryIsExactToTheMillisecond(t *testing.T) {
 	})
 	t.Run("a call that waits while its request expires is told so", func(t *testing.T) {
 		w := newWorld(t, func(o *approval.Options) { o.Wait = 5 * time.Second })
-		time.AfterFunc(30*time.Millisecond, func() { w.ahead.Store(ttl) })
-		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), quiet); err != nil ||
+		waits := func(string) { w.ahead.Store(ttl) } // it is told to wait: the request is there
+		if got, err := w.a.Confirm(t.Context(), call(), seen(call(), red), waits); err != nil ||
 			!is(got, "expired", "", "") {
 			t.Errorf("%+v, %v; policy must refuse the state expired", got, err)
 		}
