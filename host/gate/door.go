@@ -2,7 +2,8 @@
 // running tool. It journals the decision, and then acts on the very value that was decided.
 //
 // Its vocabulary is package terms. It imports that and sdk/abi, the wire, alone. The only function
-// that reaches a [Runner] or a [terms.Executor] is pass; a test over all of host holds that.
+// that has a [Runner] run, or reaches a [terms.Executor], is pass; a test over all of host holds
+// that.
 package gate
 
 import (

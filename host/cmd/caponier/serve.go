@@ -85,7 +85,7 @@ func serve(ctx context.Context, g *global, addr string) error {
 }
 
 // overStdio answers the client's first request before lock, policy, journal, store and nodes are
-// opened. All other requests wait for these, and are refused when one of them cannot be opened.
+// opened. All others but pings wait for these, and are refused when one of them cannot be opened.
 func (h *host) overStdio(ctx context.Context) error {
 	ready := make(chan struct{})
 	server, err := h.front(late{h, ready}, false, ready)

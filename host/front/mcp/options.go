@@ -45,8 +45,8 @@ type Options struct {
 
 	Meter *observe.Meter `koanf:"-"` // nil for one of its own
 	Log   *slog.Logger   `koanf:"-"` // nil for slog.Default
-	// closed when the door is open: until then only the first request of a client is answered, and
-	// all others wait; nil for at once
+	// closed when the door is open: until then only the first request of a client and pings are
+	// answered, and all others wait; nil for at once
 	Ready  <-chan struct{} `koanf:"-"`
 	Stdin  io.Reader       `koanf:"-"` // nil for os.Stdin
 	Stdout io.Writer       `koanf:"-"` // nil for os.Stdout
