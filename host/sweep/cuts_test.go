@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caponier-mcp/caponier/test/needs"
 	_ "modernc.org/sqlite"
 )
 
@@ -165,10 +166,7 @@ func TestWhereverAProcessIsCutTheNextOneRemovesWhatItLeft(t *testing.T) {
 	names := slices.Sorted(maps.Keys(faults))
 	seed := rand.Uint64()
 	t.Logf("%d steps, seed %d", steps, seed)
-	stride := 1
-	if testing.Short() {
-		stride = 7
-	}
+	stride := needs.Share(14)
 	for at := 1; at <= steps; at += stride {
 		for i, how := range []string{before, after, late} {
 			r := rand.New(rand.NewPCG(seed, uint64(4*at+i)))
@@ -228,11 +226,8 @@ func cutAndSweep(t *testing.T, r *rand.Rand, c cut, steps int, fault string) {
 // TestSweepsOfTwoHostsCrossAnywhere has one host wait at each step of its sweep while another
 // sweeps too, and ends at each step of that.
 func TestSweepsOfTwoHostsCrossAnywhere(t *testing.T) {
-	seed, stride := rand.Uint64(), 1
+	seed, stride := rand.Uint64(), needs.Share(8)
 	t.Logf("seed %d", seed)
-	if testing.Short() {
-		stride = 5
-	}
 	const most = 24 // steps of a sweep
 	for waits := 1; waits <= most; waits += stride {
 		for ends := 1; ends <= most; ends += stride {

@@ -16,6 +16,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/terms"
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 var day = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -163,7 +164,7 @@ func sorted(all []audit.Found) []audit.Found {
 
 // The index grows with the journal, and finds what `audit query` finds without one.
 func TestTheIndexFindsWhatTheJournalSays(t *testing.T) {
-	for seed := range uint64(4) {
+	for seed := range uint64(4 / needs.Share(4)) {
 		s := &scribe{t: t, rand: rand.New(rand.NewPCG(seed, 1)), now: day}
 		dir, folder := t.TempDir(), t.TempDir()
 		some := 0

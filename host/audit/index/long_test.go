@@ -33,8 +33,9 @@ func TestALongCallIsNotReadAgainAndAgain(t *testing.T) {
 	for range 4000 {
 		add(terms.Record{Type: "intent", CallID: "long", Kind: "operation", Input: input})
 	}
+	began := time.Now()
 	must(t, x.Update(t.Context(), nil))
-	took := time.Duration(0)
+	whole, took := time.Since(began), time.Duration(0)
 	for i := range 60 {
 		short := fmt.Sprint("short", i/2)
 		add(terms.Record{Type: "refused", CallID: "long", Kind: "operation", Node: "pve1",
@@ -70,8 +71,8 @@ func TestALongCallIsNotReadAgainAndAgain(t *testing.T) {
 		}
 		must(t, y.Close())
 	}
-	if took > 10*time.Second {
-		t.Errorf("60 looks took %s", took)
+	if took > 10*whole { // reading it again each time takes 60 times as long
+		t.Errorf("60 looks took %s, and the first, which read all, %s", took, whole)
 	}
 }
 
