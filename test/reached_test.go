@@ -10,8 +10,8 @@ import (
 )
 
 // TestANodeIsReachedOnlyForAnAllowedCall counts the bytes that pass to a node. The host connects as
-// soon as a call is allowed, while the plugin is made ready, and not for one that is refused. Where the call's
-// operation is then refused, the node has seen a login and nothing else.
+// soon as a call is allowed, while the plugin is made ready, and not for one that is refused. Where
+// the call's operation is then refused, the node has seen a login and nothing else.
 func TestANodeIsReachedOnlyForAnAllowedCall(t *testing.T) {
 	s := newSite(t, filepath.Join(plugins, "cluster.wasm"))
 	proxy := sshtest.NewProxy(t, s.lab.Addr)

@@ -1,9 +1,8 @@
 // Package gate is the one way to an effect. It decides each tool call, and each operation of a
 // running tool. It journals the decision, and then acts on the very value that was decided.
 //
-// Its vocabulary is package terms. It imports that and sdk/abi, the wire, alone. The only function
-// that has a [Runner] run, or reaches a [terms.Executor], is pass; a test over all of host holds
-// that.
+// Its vocabulary is package terms. It imports that and sdk/abi, the wire, alone. Only pass
+// has a [Runner] run, or reaches a [terms.Executor]; a test over all of host holds that.
 package gate
 
 import (

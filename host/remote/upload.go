@@ -43,9 +43,8 @@ func (v *visit) write(op abi.SFTPWrite) (terms.Result, error) {
 		return terms.Result{}, effect.Failed("bad_input", "data: %v", err)
 	}
 	if limit := min(v.job.max, maxData); int64(len(data)) > limit {
-		return terms.Result{}, effect.Failed("too_large",
-			"%d bytes are more than the %d that are allowed",
-			len(data), limit)
+		return terms.Result{}, effect.Failed("too_large", "%d bytes are more than the %d that are "+
+			"allowed", len(data), limit)
 	}
 	return v.put(upload{src: bytes.NewReader(data), size: int64(len(data)), mode: op.Mode,
 		overwrite: op.Overwrite})
@@ -168,9 +167,8 @@ func (v *visit) modeOf(u upload) (fs.FileMode, error) {
 	case u.mode != "":
 		bits, err := strconv.ParseUint(u.mode, 8, 32)
 		if err != nil || bits > 0o777 {
-			return 0, effect.Failed("bad_input",
-				"mode %q must be octal permission bits, such as 0644",
-				u.mode)
+			return 0, effect.Failed("bad_input", "mode %q must be octal permission bits, such as "+
+				"0644", u.mode)
 		}
 		return fs.FileMode(bits), nil
 	case v.now.Exists:

@@ -253,8 +253,8 @@ func (n *node) sideSender(ctx context.Context) {
 // Only the functions that Execute and Lookup call send what was decided, and End, which removes
 // what a call staged. Ask, Lacks and Link belong to the doctor. Connect logs in ahead of a call.
 func TestOnlyTheExecutorSendsToNodes(t *testing.T) {
-	want := []string{"Ask command.Run", "Connect conn.Connect", "Lacks files.With", "Link conn.Link", "Lookup files.With",
-		"ask command.Run", "command command.Run", "file files.With", "remove files.With",
+	want := []string{"Ask command.Run", "Connect conn.Connect", "Lacks files.With",
+		"Link conn.Link", "Lookup files.With", "ask command.Run", "command command.Run", "file files.With", "remove files.With",
 		"stage files.With"}
 	if found := senders(loadHost(t, nil)); !slices.Equal(found, want) {
 		t.Errorf("what sends to a node:\n%s\nwant only:\n%s", strings.Join(found, "\n"),

@@ -299,9 +299,8 @@ func (h *host) undoes(lock *plugin.Lock) *plugin.Lock {
 			continue
 		}
 		name, own := t.Params[i].Name, t.Derive
-		t.Derive = func(who terms.Principal, args map[string]any) (terms.Targets,
-			[]terms.CommandText,
-			error) {
+		t.Derive = func(who terms.Principal, args map[string]any) (
+			terms.Targets, []terms.CommandText, error) {
 			on, texts, err := own(who, args)
 			id, named := args[name].(string)
 			if err != nil || !named {

@@ -49,10 +49,7 @@ func New(o Options, door Door) (*Server, error) {
 		&mcp.Implementation{Name: "caponier", Title: "Caponier", Version: o.Version}, mo)
 	extend(s.sdk)
 	s.sdk.AddReceivingMiddleware(s.guard, s.personal)
-	s.sdk.AddSendingMiddleware(s.boundQuestions)
-	if o.Extend == nil { // what extends the server changes its lists by itself
-		s.sdk.AddSendingMiddleware(s.tellChanges)
-	}
+	s.sdk.AddSendingMiddleware(s.boundQuestions, s.tellChanges)
 	return s, nil
 }
 

@@ -74,10 +74,10 @@ func (s *Server) Changed() {
 	}
 }
 
-// tellChanges leaves out what the SDK would say of the first tools.
+// tellChanges leaves out what the SDK would say of the first tools. Extensions have more to say.
 func (s *Server) tellChanges(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		if strings.HasSuffix(method, "/list_changed") && s.first.Load() {
+		if strings.HasSuffix(method, "/list_changed") && s.first.Load() && s.opts.Extend == nil {
 			return nil, nil
 		}
 		return next(ctx, method, req)

@@ -178,21 +178,15 @@ func (n *Node) Acquire(ctx context.Context, who string) (*Conn, error) {
 	}
 }
 
-// Connect begins to connect, if there is no connection and the last attempt did not fail. It is for
-// what may be asked for soon: if it fails and nobody waits by then, it leaves no trace. The caller is
-// under [Pool.Enter].
+// Connect begins to connect, if there is no connection and the last attempt did not fail. If nobody
+// waits for it, its failure leaves no trace. The caller is under [Pool.Enter].
 func (n *Node) Connect() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.conns) == 0 && !n.dialing && n.lastErr == nil && n.pool.ctx.Err() == nil {
-		n.begin()
+		n.dialing = true
+		n.pool.wg.Go(n.dial)
 	}
-}
-
-// begin begins to connect. n.mu must be held.
-func (n *Node) begin() {
-	n.dialing = true
-	n.pool.wg.Go(n.dial)
 }
 
 func (n *Node) waited(ctx context.Context) error {
@@ -213,7 +207,8 @@ func (n *Node) grow() (context.Context, error) {
 		return nil, effect.Failed("connection", "connecting to %s: %v", n.Name, errShutdown)
 	case n.dialing || len(n.conns) >= n.pool.limits.MaxConns:
 	case n.lastErr == nil || !time.Now().Before(n.retryAt):
-		n.begin()
+		n.dialing = true
+		n.pool.wg.Go(n.dial)
 	case len(n.conns) == 0:
 		return nil, n.lastErr
 	}
