@@ -200,8 +200,8 @@ func TestOnlyTheDoctorReachesNodesBesideTheGate(t *testing.T) {
 
 // sends are the functions of remote's internal packages that send something to a node. Go keeps
 // every package but remote from them.
-var sends = []string{"command.Run", "conn.Acquire", "conn.Connect", "conn.Link", "conn.Open", "conn.Session",
-	"files.With"}
+var sends = []string{"command.Run", "conn.Acquire", "conn.Connect", "conn.Link", "conn.Open",
+	"conn.Session", "files.With"}
 
 // senders returns each use of sends in remote, as "function package.Name".
 func senders(pkgs []*packages.Package) (found []string) {
@@ -254,8 +254,8 @@ func (n *node) sideSender(ctx context.Context) {
 // what a call staged. Ask, Lacks and Link belong to the doctor. Connect logs in ahead of a call.
 func TestOnlyTheExecutorSendsToNodes(t *testing.T) {
 	want := []string{"Ask command.Run", "Connect conn.Connect", "Lacks files.With",
-		"Link conn.Link", "Lookup files.With", "ask command.Run", "command command.Run", "file files.With", "remove files.With",
-		"stage files.With"}
+		"Link conn.Link", "Lookup files.With", "ask command.Run", "command command.Run",
+		"file files.With", "remove files.With", "stage files.With"}
 	if found := senders(loadHost(t, nil)); !slices.Equal(found, want) {
 		t.Errorf("what sends to a node:\n%s\nwant only:\n%s", strings.Join(found, "\n"),
 			strings.Join(want, "\n"))
