@@ -10,6 +10,7 @@ import (
 	"github.com/caponier-mcp/caponier/host/audit"
 	"github.com/caponier-mcp/caponier/host/audit/index"
 	"github.com/caponier-mcp/caponier/host/terms"
+	"github.com/caponier-mcp/caponier/test/needs"
 )
 
 // TestALongCallIsNotReadAgainAndAgain follows a call that goes on, as a console does. What it finds
@@ -30,7 +31,7 @@ func TestALongCallIsNotReadAgainAndAgain(t *testing.T) {
 		must(t, j.Intent(t.Context(), r, false))
 	}
 	input := []byte(`{"a":"` + strings.Repeat("x", 4000) + `"}`)
-	for range 4000 {
+	for range 4000 / needs.Share(4) {
 		add(terms.Record{Type: "intent", CallID: "long", Kind: "operation", Input: input})
 	}
 	began := time.Now()
