@@ -15,17 +15,15 @@ asked := {"call"}
 order := 30
 
 ok if {
-	facts := input.facts
-	limits := data.site.limits
-	is_number(facts.calls_60s)
-	is_number(facts.tool_calls_60s)
-	is_number(facts.target_calls_60s)
-	is_number(limits.calls_per_minute)
-	is_number(limits.tool_calls_per_minute)
-	is_number(limits.target_calls_per_minute)
-	facts.calls_60s <= limits.calls_per_minute
-	facts.tool_calls_60s <= limits.tool_calls_per_minute
-	facts.target_calls_60s <= limits.target_calls_per_minute
+	is_number(input.facts.calls_60s)
+	is_number(input.facts.tool_calls_60s)
+	is_number(input.facts.target_calls_60s)
+	is_number(data.site.limits.calls_per_minute)
+	is_number(data.site.limits.tool_calls_per_minute)
+	is_number(data.site.limits.target_calls_per_minute)
+	input.facts.calls_60s <= data.site.limits.calls_per_minute
+	input.facts.tool_calls_60s <= data.site.limits.tool_calls_per_minute
+	input.facts.target_calls_60s <= data.site.limits.target_calls_per_minute
 }
 
 # The host makes its own calls no more often than necessary.
