@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // free returns a port of loopback that nobody listens on.
@@ -65,7 +66,16 @@ func protected(t *testing.T, provider string) (url string, ended func() string) 
 		return log.String()
 	})
 	t.Cleanup(func() { ended() })
-	return url, ended
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+			return url, ended
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the host does not listen: %v\n%s", err, ended())
+		}
+	}
 }
 
 // Clients that know nothing but the URL sign in at a real provider, in both protocol versions, and
