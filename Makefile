@@ -1,7 +1,8 @@
 # Everything runs with Go, git and make. The two commands of a newcomer: make demo, make test.
 SHELL := /bin/bash
 GO ?= go
-WASM := GOOS=wasip1 GOARCH=wasm $(GO) build -ldflags="-s -w" -buildmode=c-shared
+# The lock has the digests of what these flags make, whatever GOFLAGS says on the command line.
+WASM := GOOS=wasip1 GOARCH=wasm $(GO) build -trimpath -buildvcs=false -ldflags="-s -w" -buildmode=c-shared
 TOOL := $(GO) tool -modfile=test/tools/go.mod
 PLUGINS := $(patsubst plugins/%/main.go,%,$(wildcard plugins/*/main.go))
 MODULES := $(patsubst test/modules/%/main.go,%,$(wildcard test/modules/*/main.go))
@@ -116,6 +117,7 @@ policy:
 CHANGING := Swap|Watch|Reload|Concurrent
 COMPARING := TheSpecification|SayTheSameRewritten|Describe|FourLanguages
 PURE := -e '/host/plaintext$$' -e '/host/plan$$' -e '/host/shell$$' -e '/caponier/plugins/' -e '/caponier/sdk' -e '/caponier/test/' # without goroutines of the host
+# What reads thousands of records with SQLite, on one goroutine.
 READING := TheIndexFindsWhatTheJournalSays|ALongCall
 TESTS = MAKEFLAGS= MFLAGS= $(GO) test -vet=off -short -timeout 45m $(ANEW)
 RACE = MAKEFLAGS= MFLAGS= CGO_ENABLED=1 $(GO) test -vet=off -race -short -timeout 45m $(ANEW)

@@ -38,8 +38,8 @@ func Minutes(t testing.TB, reason string) {
 	}
 }
 
-// Share returns 1 of how many cases a test tries: n with -short, as in CI, and otherwise 1, as in
-// `make thorough`. It is for tests whose cases are alike and take minutes together.
+// Share returns n with -short, as in CI, and 1 without, as in `make thorough`. A test whose cases
+// are alike and take minutes together tries each n-th of them.
 func Share(n int) int {
 	if testing.Short() {
 		return n

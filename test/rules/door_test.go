@@ -175,13 +175,19 @@ var beside = map[string]string{
 	"Connect": "host/cmd/caponier",
 }
 
-func TestOnlyTheDoctorReachesNodesBesideTheGate(t *testing.T) {
-	found := 0
+func TestOnlyTheDoctorAndAnAllowedCallReachNodesBesideTheGate(t *testing.T) {
+	found, connects := 0, []string{}
 	for _, p := range loadHost(t, nil) {
 		pkg := strings.TrimPrefix(p.PkgPath, module)
 		for sel, s := range p.TypesInfo.Selections {
 			f, isFunc := s.Obj().(*types.Func)
-			if !isFunc || f.Pkg() == nil || f.Pkg().Path() != module+"host/remote" {
+			if !isFunc || f.Pkg() == nil {
+				continue
+			}
+			if pkg == "host/cmd/caponier" && strings.EqualFold(f.Name(), "connect") {
+				connects = append(connects, f.FullName())
+			}
+			if f.Pkg().Path() != module+"host/remote" {
 				continue
 			}
 			only, isBeside := beside[f.Name()]
@@ -195,6 +201,13 @@ func TestOnlyTheDoctorReachesNodesBesideTheGate(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no use is found, so that this test proves nothing")
+	}
+	// The runner's Ready has the one call of host.connect, and that the one of Remote.Connect.
+	slices.Sort(connects)
+	want := []string{"(*" + module + "host/cmd/caponier.host).connect",
+		"(*" + module + "host/remote.Remote).Connect"}
+	if !slices.Equal(connects, want) {
+		t.Errorf("package main connects by %q, want each of %q once", connects, want)
 	}
 }
 

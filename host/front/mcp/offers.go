@@ -74,7 +74,7 @@ func (s *Server) Changed() {
 	}
 }
 
-// tellChanges leaves out what the SDK would say of the first tools. Extensions have more to say.
+// tellChanges leaves out what the SDK would say of the first tools. An extension changes lists too.
 func (s *Server) tellChanges(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if strings.HasSuffix(method, "/list_changed") && s.first.Load() && s.opts.Extend == nil {
