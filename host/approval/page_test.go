@@ -580,7 +580,7 @@ func TestTheWebhookCarriesALinkAndNoAuthority(t *testing.T) {
 	b := &browser{t: t, h: w.a.Handler()}
 	if p := b.send("GET", "/approvals/"+id, nil,
 		func(r *http.Request) { r.Host = "approve.example.org" }); p.status != 401 ||
-		strings.Contains(p.body, "105") {
+		strings.Contains(p.body, "delete_guest") {
 		t.Errorf("following the link without signing in: %d", p.status)
 	}
 	w.a.Close()
