@@ -281,6 +281,8 @@ func TestAReloadReportsOnlyChanges(t *testing.T) {
 			&mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	must(t, err)
 	defer session.Close()
+	_, err = session.ListTools(t.Context(), nil) // which waits until the policy is in force
+	must(t, err)
 	must(t, cmd.Process.Signal(syscall.SIGHUP))
 	must(t, os.Chtimes(filepath.Join(s.dir, "site", "data.yaml"), time.Now(), time.Now()))
 	select {

@@ -20,7 +20,8 @@ import (
 type chromium struct {
 	t       *testing.T
 	in      *os.File
-	out     *bufio.Reader
+	from    *os.File
+	out     *bufio.Reader // of from
 	session string
 	id      int
 	log     []string // what the browser reported
@@ -63,8 +64,7 @@ func newChromium(t *testing.T) *chromium {
 		_ = cmd.Wait()
 		out.Close()
 	})
-	must(t, out.SetReadDeadline(time.Now().Add(2*time.Minute)))
-	c := &chromium{t: t, in: in, out: bufio.NewReader(out)}
+	c := &chromium{t: t, in: in, from: out, out: bufio.NewReader(out)}
 	var target struct{ TargetID string }
 	c.do("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
 	var attached struct{ SessionID string }
@@ -95,6 +95,7 @@ func (c *chromium) do(method string, params, result any) {
 	must(c.t, err)
 	_, err = c.in.Write(append(data, 0))
 	must(c.t, err)
+	must(c.t, c.from.SetReadDeadline(time.Now().Add(2*time.Minute)))
 	for {
 		line, err := c.out.ReadBytes(0)
 		if err != nil {

@@ -110,7 +110,7 @@ func TestWalks(t *testing.T) {
 				script += fmt.Sprintf("{ %s\n} 2>&1; printf '\\n==%d== %%d\\n' $?\n", s.command, i)
 			}
 			// a page waits in a loop for what may never come
-			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, "bash")
 			// so that its trap runs

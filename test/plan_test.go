@@ -272,7 +272,6 @@ func TestADeviatingToolIsHeldToItsPlan(t *testing.T) {
 			"the plan that was approved has no more steps"},
 		{"hides", 1, []string{"pct stop 101"}, "succeeded",
 			"the plan that was approved has no more steps"},
-		{"many", 0, nil, "refused", "step 1001 of the plan, ssh_exec, is refused: steps"},
 		{"error", 0, nil, "refused",
 			"the plan is not complete: after step 1, with an error of the tool"},
 		{"less", 1, []string{"pct stop 101"}, "succeeded", "done as planned"},

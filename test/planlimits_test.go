@@ -98,6 +98,7 @@ func TestAnExpiredPlanIsNotExecuted(t *testing.T) {
 		t.Fatalf("%v %s", err, out)
 	}
 	gone(waits.ApprovalID)
+	s.swap(t, "config.toml", "\nexpires = \"8s\"", "")
 	again := s.once(t, stop...)
 	if again.code != 4 || again.ApprovalID == "" || again.ApprovalID == waits.ApprovalID {
 		t.Errorf("after the yes expired: %d %s", again.code, again.text)

@@ -105,6 +105,14 @@ func (s *site) journaled(t *testing.T, re string) {
 	t.Fatalf("no record of the journal matches %s", re)
 }
 
+// sleeping waits until n guests have begun to sleep for a minute.
+func (s *site) sleeping(t *testing.T, n int) {
+	t.Helper()
+	waitFor(t, "a command in a guest", func() bool {
+		return strings.Count(effectsOf(t, s.lab.Effects()), `"argv":["sleep","60"]`) >= n
+	})
+}
+
 // has reports whether a record of the journal matches.
 func (s *site) has(t *testing.T, re string) bool {
 	t.Helper()
@@ -130,7 +138,7 @@ func TestCancellingACallEndsItsOperation(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		s.journaled(t, `"type":"intent".*"op":"ssh_exec".*sleep 60`)
+		s.sleeping(t, 1)
 		cancel()
 	}()
 	began := time.Now()
@@ -279,7 +287,7 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 	}
 	go func() { _, _ = io.Copy(io.Discard, stderr) }()
 	answers := make(chan string, 2)
-	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+	for i, version := range []string{"2025-11-25", "2026-07-28"} {
 		session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"},
 			&mcp.ClientOptions{ToolListChangedHandler: func(context.Context,
 				*mcp.ToolListChangedRequest) {
@@ -306,8 +314,7 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 			}
 			answers <- res.Content[0].(*mcp.TextContent).Text
 		}()
-		s.journaled(t, `"type":"intent".*"op":"ssh_exec".*sleep 60 # `+version)
-		time.Sleep(time.Second) // for the command to be sent
+		s.sleeping(t, i+1)
 	}
 	began := time.Now()
 	must(t, cmd.Process.Signal(syscall.SIGTERM))

@@ -3,6 +3,7 @@ package test
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +24,7 @@ func TestACandidateDecidesBesideTheSite(t *testing.T) {
 	s.swap(t, "next/data.yaml", `"103": {reason: management VM of the lab}`,
 		`"105": {reason: customers use it}`)
 	s.configure(t, "[policy]\n", "[policy]\nshadow = \""+next+"\"\n")
-	session := s.stdio(t)
+	session := s.besideCandidate(t)
 	status := func(vmid int) (refused bool) {
 		t.Helper()
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{
@@ -38,14 +39,6 @@ func TestACandidateDecidesBesideTheSite(t *testing.T) {
 				t.Fatal("never: ", what)
 			}
 		}
-	}
-	type counts struct{ Counts map[string]int }
-	var shadow counts
-	report := func() counts {
-		var c counts
-		out, _ := s.command("policy", "shadow", "--json").Output()
-		must(t, json.Unmarshal(out, &c))
-		return c
 	}
 	eventually("the candidate is asked", func() bool {
 		if status(101) || status(105) || !status(103) {
@@ -75,13 +68,51 @@ func TestACandidateDecidesBesideTheSite(t *testing.T) {
 	eventually("the running server decides with the site again", func() bool {
 		return !status(105)
 	})
-	must(t, session.Close())
-	shadow = report()
-	for result, n := range shadow.Counts {
+	counts := s.shadowed(t, session)
+	for result, n := range counts {
 		if n == 0 || result == "dropped" {
-			t.Errorf("%v", shadow.Counts)
+			t.Errorf("%v", counts)
 		}
 	}
+}
+
+// besideCandidate starts the host on stdio, and returns when the candidate decides too: what is
+// decided before is dropped.
+func (s *site) besideCandidate(t *testing.T) *mcp.ClientSession {
+	t.Helper()
+	log, err := os.Create(filepath.Join(s.dir, "log"))
+	must(t, err)
+	cmd := s.command("serve")
+	cmd.Stderr = log
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).
+		Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = session.Close() })
+	waitFor(t, "the candidate", func() bool {
+		return strings.Contains(s.read(t, "log"), "a candidate policy decides beside the one in force")
+	})
+	return session
+}
+
+// shadowed ends the host when none of its decisions waits for the candidate. It returns the counts
+// of what the candidate says.
+func (s *site) shadowed(t *testing.T, session *mcp.ClientSession) map[string]int {
+	t.Helper()
+	report := func() map[string]int {
+		var c struct{ Counts map[string]int }
+		out, _ := s.command("policy", "shadow", "--json").Output()
+		must(t, json.Unmarshal(out, &c))
+		return c.Counts
+	}
+	last := report()
+	waitFor(t, "a shadow at rest", func() bool {
+		time.Sleep(time.Second)
+		before := last
+		last = report()
+		return maps.Equal(last, before)
+	})
+	must(t, session.Close())
+	return report()
 }
 
 // carries asserts that the journal has a change by a candidate, in its chains, and that the call
@@ -131,29 +162,22 @@ func TestTheShadowFindsWhatReplayFinds(t *testing.T) {
 		`"105": {reason: customers use it}`)
 	s.swap(t, "next/data.yaml", "tool_calls_per_minute: ", "tool_calls_per_minute: 3 # ")
 	s.configure(t, "[policy]\n", "[policy]\nshadow = \""+next+"\"\n")
-	session := s.stdio(t)
-	_, err := session.ListTools(t.Context(), nil)
-	must(t, err)
-	time.Sleep(3 * time.Second) // the candidate is loaded; what is too early is dropped, and told
+	session := s.besideCandidate(t)
 	for i := range 40 {
 		_, err := session.CallTool(t.Context(), &mcp.CallToolParams{
 			Name:      []string{"proxmox_container_status", "proxmox_list_containers"}[i%2],
 			Arguments: []map[string]any{{"vmid": 101 + i%6}, {}}[i%2]})
 		must(t, err)
 	}
-	must(t, session.Close())
-	var shadow struct{ Counts map[string]int }
-	out, _ := s.command("policy", "shadow", "--json").Output()
-	must(t, json.Unmarshal(out, &shadow))
+	c := s.shadowed(t, session)
 	var replay struct {
 		Same                                     int
 		NewlyAllowed, NewlyRefused, OtherReasons []any
 	}
-	out, _ = s.command("policy", "replay", "--json", next).Output()
+	out, _ := s.command("policy", "replay", "--json", next).Output()
 	must(t, json.Unmarshal([]byte(strings.NewReplacer("newly_allowed", "NewlyAllowed",
 		"newly_refused", "NewlyRefused", "other_reasons", "OtherReasons").Replace(string(out))),
 		&replay))
-	c := shadow.Counts
 	if c["dropped"] > 0 || c["the same"] != replay.Same || c["the same"] == 0 ||
 		c["NEWLY ALLOWED"] != len(replay.NewlyAllowed) || c["NEWLY ALLOWED"] == 0 ||
 		c["newly refused"] != len(replay.NewlyRefused) || c["newly refused"] == 0 ||

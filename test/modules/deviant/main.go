@@ -14,7 +14,7 @@ import (
 type in struct {
 	VMID int64 `json:"vmid" doc:"The container" min:"100" max:"999999999" target:"vmid"`
 
-	How string `json:"how" enum:"option,order,clock,twice,hides,many,never,error,less"`
+	How string `json:"how" enum:"option,order,clock,twice,hides,never,error,less"`
 }
 
 type out struct {
@@ -107,9 +107,6 @@ func act(c *sdk.Call, in in) (out, error) {
 	case "hides": // all but the beginning
 		for i := 0; i < 20 && !t.planned; i++ {
 			_, _ = t.pct("start"), t.pct("shutdown")
-		}
-	case "many":
-		for i := 0; i < 10_000 && t.pct("stop") == nil; i++ {
 		}
 	case "never":
 		for i := 0; t.planned && i >= 0; i++ {
