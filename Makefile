@@ -158,7 +158,7 @@ bench: all
 
 # What single parts cost.
 bench-parts: all modules
-	$(GO) test -run '^$$' -bench . -skip Table -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote ./host/audit ./host/store ./host/front/http
+	$(GO) test -timeout 60m -run '^$$' -bench . -skip Table -benchmem ./test/bench ./host/policy/... ./host/sandbox ./host/remote ./host/audit ./host/store ./host/front/http
 
 # The official MCP conformance suite, also through a balancer before two hosts, both TypeScript clients and the inspector; needs npm and its registry once.
 conformance: all

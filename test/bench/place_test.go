@@ -358,7 +358,9 @@ func (s *subject) proc(t testing.TB, files, word string) (sum float64) {
 	return sum
 }
 
-func (s *subject) mib(t testing.TB) float64 { return s.proc(t, "status", "VmRSS") / 1024 }
+func (s *subject) mib(t testing.TB, what string) float64 {
+	return s.proc(t, "status", what) / 1024
+}
 
 func (s *subject) switches(t testing.TB) float64 {
 	return s.proc(t, "task/*/status", "ctxt_switches")

@@ -119,13 +119,15 @@ func (p *place) starts(b *testing.B, ts *tables) {
 				must(b, err)
 			}))
 			add("processor time so far", s.cpu(b))
-			add("resident", s.mib(b))
+			add("resident", s.mib(b, "VmRSS"))
 			add("and the first call", timed(func() { s.call(b, "green") }))
 			if kind != "bare" { // of a second plugin; what it needs on the node is not there
 				_, _ = s.session.CallTool(context.Background(),
 					&mcp.CallToolParams{Name: "list_guests", Arguments: map[string]any{}})
 			}
-			add("resident after a call of each of two plugins", s.mib(b))
+			time.Sleep(time.Second)
+			add("resident a second after a call of each of two plugins", s.mib(b, "VmRSS"))
+			add("most resident until then", s.mib(b, "VmHWM"))
 			_ = s.session.Close() // the bare server exits with 1
 		}
 	}
