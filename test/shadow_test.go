@@ -89,7 +89,7 @@ func (s *site) besideCandidate(t *testing.T) *mcp.ClientSession {
 	must(t, err)
 	t.Cleanup(func() { _ = session.Close() })
 	waitFor(t, "the candidate", func() bool {
-		return strings.Contains(s.read(t, "log"), "a candidate policy decides beside the one in force")
+		return strings.Contains(s.read(t, "log"), "a candidate policy decides beside the one")
 	})
 	return session
 }

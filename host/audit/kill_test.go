@@ -37,7 +37,8 @@ func writer(dir string) {
 				if err := j.Intent(bg, r, i%2 == 0); err != nil {
 					panic(err)
 				}
-				os.Stdout.WriteString(r.ID + "\n")
+				// The spaces fill the pipe: nobody reads it while the journal is verified.
+				fmt.Fprintf(os.Stdout, "%-200s\n", r.ID)
 				r.Type, r.Outcome = "outcome", terms.Succeeded
 				if err := j.Outcome(bg, r); err != nil {
 					panic(err)
@@ -67,20 +68,28 @@ func TestKilledProcessesLoseNoIntent(t *testing.T) {
 			t.Fatal(err)
 		}
 		said := bufio.NewReader(out)
-		first, err := said.ReadString('\n')
+		line, err := said.ReadString('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
 		if r := verify(t, dir); !r.OK() {
 			t.Fatalf("while it runs: %v", r.Problems)
 		}
-		time.AfterFunc(rand.N(30*time.Millisecond), func() { cmd.Process.Signal(syscall.SIGKILL) })
+		text := line
+		for range 10 + rand.N(40) { // then comes the kill, at another place each time
+			if line, err = said.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			text += line
+		}
+		time.Sleep(rand.N(time.Millisecond))
+		cmd.Process.Signal(syscall.SIGKILL)
 		rest, err := io.ReadAll(said)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cmd.Wait()
-		effects = append(effects, strings.Fields(first+string(rest))...)
+		effects = append(effects, strings.Fields(text+string(rest))...)
 	}
 	r := verify(t, dir)
 	if !r.OK() {

@@ -295,7 +295,7 @@ func TestHostileServers(t *testing.T) {
 				rw.(http.Flusher).Flush()
 				time.Sleep(5 * time.Millisecond)
 			}
-		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 200}}, code: "timeout",
+		}, op: abi.HTTPRequest{Common: abi.Common{TimeoutMS: 2000}}, code: "timeout",
 			words: "did not end in time", outcome: terms.Failed},
 		"no answer to a GET": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {
@@ -308,7 +308,7 @@ func TestHostileServers(t *testing.T) {
 			<-r.Context().Done()
 		},
 			op: abi.HTTPRequest{Method: "POST",
-				Common: abi.Common{TimeoutMS: 200}}, code: "timeout", words: "timed out",
+				Common: abi.Common{TimeoutMS: 2000}}, code: "timeout", words: "timed out",
 			outcome: terms.Unknown},
 		"a connection that breaks after a POST": {serve: func(rw http.ResponseWriter,
 			r *http.Request) {

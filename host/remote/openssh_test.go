@@ -143,7 +143,7 @@ func TestOpenSSHRestarts(t *testing.T) {
 // healthy waits until a command works, as it must within a few seconds after a fault.
 func healthy(t *testing.T, r *Remote) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if v, err := execute(t.Context(), r, "echo", "again"); err == nil && v.Stdout == "again\n" {
 			return
 		} else if time.Now().After(end) {

@@ -69,14 +69,9 @@ func TestPool(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
 		// three times as long without a sign of life is a dead peer
-		r := newRemote(
-			t,
-			s,
-			func(o *Options) {
-				o.KeepAlive, o.IdleClose = 200*time.Millisecond,
-					50*time.Millisecond
-			},
-		)
+		r := newRemote(t, s, func(o *Options) {
+			o.KeepAlive, o.IdleClose = time.Second, 500*time.Millisecond
+		})
 		mustExec(t, r, "true")
 		if _, err := do(t.Context(), r, abi.SFTPStat{OnNode: on("n1"), Path: "/"},
 			green); err != nil {
@@ -97,15 +92,10 @@ func TestPool(t *testing.T) {
 		leakless(t)
 		s := sshtest.New(t, sshtest.Options{})
 		// three times as long without a sign of life is a dead peer
-		r := newRemote(
-			t,
-			s,
-			func(o *Options) {
-				o.KeepAlive, o.IdleClose = 200*time.Millisecond,
-					50*time.Millisecond
-			},
-		)
-		mustExec(t, r, "sleep", "0.7")
+		r := newRemote(t, s, func(o *Options) {
+			o.KeepAlive, o.IdleClose = time.Second, 50*time.Millisecond
+		})
+		mustExec(t, r, "sleep", "2.5")
 	})
 	t.Run("requests of the peer in floods do no harm", func(t *testing.T) {
 		leakless(t)

@@ -166,18 +166,28 @@ func TestGoodCallsAmongHostileOnes(t *testing.T) {
 		n = 300
 	}
 	among(t, h, good, bad, 50) // makes what is made once
-	settle := func() (goroutines, open, mib int) {
+	// settle waits until it holds or 20 s are over: instances are replaced in the background.
+	settle := func(until func(goroutines, open, mib int) bool) (goroutines, open, mib int) {
 		h.mu.Lock()
 		h.records, h.executed = nil, nil
 		h.mu.Unlock()
-		for range 50 { // instances are replaced in the background
-			goroutines, open = runtime.NumGoroutine(), descriptors(t)
-			time.Sleep(10 * time.Millisecond)
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			debug.FreeOSMemory()
+			goroutines, open, mib = runtime.NumGoroutine(), descriptors(t), resident(t)
+			if until(goroutines, open, mib) || time.Now().After(end) {
+				return goroutines, open, mib
+			}
 		}
-		debug.FreeOSMemory()
-		return goroutines, open, resident(t)
 	}
-	goroutines, open, mib := settle()
+	same, before := 0, [2]int{}
+	goroutines, open, mib := settle(func(goroutines, open, _ int) bool {
+		if now := [2]int{goroutines, open}; now == before {
+			same++
+		} else {
+			same, before = 0, now
+		}
+		return same == 10
+	})
 	alone := among(t, h, good, nil, n)
 	began := time.Now()
 	took := among(t, h, good, bad, n)
@@ -187,8 +197,10 @@ func TestGoodCallsAmongHostileOnes(t *testing.T) {
 	if len(took) != n {
 		t.Errorf("%d of %d good calls succeeded", len(took), n)
 	}
-	goroutines2, open2, mib2 := settle()
-	if goroutines2 > goroutines || open2 > open || mib2 > mib+16+slack {
+	isBack := func(g, o, m int) bool {
+		return g <= goroutines && o <= open && m <= mib+16+slack
+	}
+	if goroutines2, open2, mib2 := settle(isBack); !isBack(goroutines2, open2, mib2) {
 		t.Errorf("%d goroutines, %d descriptors and %d MiB; %d, %d and %d before", goroutines2,
 			open2, mib2, goroutines, open, mib)
 	}

@@ -105,7 +105,8 @@ func (b *bench) run(t testing.TB, sh []string, text string, n int) (started []st
 	output, _ := cmd.CombinedOutput()
 	data, _ := os.ReadFile(b.log)
 	// ksh93 does not wait for the left side of a pipe
-	for i := 0; i < 50 && bytes.Count(data, []byte(recordEnd)) < n; i++ {
+	for end := time.Now().Add(10 * time.Second); bytes.Count(data, []byte(recordEnd)) < n &&
+		time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 		data, _ = os.ReadFile(b.log)
 	}

@@ -11,7 +11,7 @@ import (
 // faults are what can be wrong with a cluster from the start, by the names that --fault takes: what
 // `caponier check` should find.
 var faults = map[string]func(*State){
-	"slow-startup":  onNodes(func(n *Node) { n.Startup = "sleep 0.2" }),
+	"slow-startup":  onNodes(func(n *Node) { n.Startup = "sleep 0.5" }),
 	"noisy-startup": onNodes(func(n *Node) { n.Startup = "echo Welcome" }),
 	"fish":          onNodes(func(n *Node) { n.Fish = true }),
 	"no-pct":        onNodes(func(n *Node) { n.Without = append(n.Without, "pct") }),

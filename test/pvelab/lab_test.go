@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -166,13 +167,11 @@ func TestTheEnvironmentOfASessionReachesAContainerUnlessToldNotTo(t *testing.T) 
 
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for range 400 {
-		if ok() {
-			return
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s did not happen", what)
 		}
-		time.Sleep(5 * time.Millisecond)
 	}
-	t.Fatalf("%s did not happen", what)
 }
 
 func TestACommandInAContainerOutlivesItsChannelAndItsSignals(t *testing.T) {
@@ -235,10 +234,22 @@ func TestTimeoutOnTheNodeEndsACommandInAContainerUnlessItIgnoresTERM(t *testing.
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Start(`timeout 0.2 pct exec 105 -- sh -c "trap '' TERM; sleep 300"`); err != nil {
+	out, err := s.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the command's start", func() bool { return len(l.Running(105)) == 1 })
+	if err := s.Start(
+		`timeout 3 pct exec 105 -- sh -c "trap '' TERM; echo up; sleep 300"`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("up\n"))); err != nil {
+		t.Fatalf("the command does not ignore SIGTERM in time: %v", err)
+	}
+	waitFor(t, "the end of pct, which the signal ends too", func() bool {
+		return !slices.ContainsFunc(l.processes(l.nodeTree("pve1").key), func(p *process) bool {
+			return p.argv[0] == "pct"
+		})
+	})
 	time.Sleep(400 * time.Millisecond)
 	if got := l.Running(105); len(got) != 1 {
 		t.Errorf("the command that ignores SIGTERM: %q, want it to go on", got)

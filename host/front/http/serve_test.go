@@ -103,10 +103,10 @@ func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
 	s := newServer(
 		t,
 		helloDoor(),
-		func(o *opts) { o.MaxSessions = 2; o.SessionIdle = 300 * time.Millisecond },
+		func(o *opts) { o.MaxSessions = 2; o.SessionIdle = time.Hour },
 	)
 	url, _ := serve(t, s)
-	begin := func(who string) (*http.Response, string) {
+	begin := func(url, who string) (*http.Response, string) {
 		req, err := http.NewRequest("POST", url+"/mcp", strings.NewReader(initialize))
 		if err != nil {
 			t.Fatal(err)
@@ -124,9 +124,9 @@ func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
 		res.Body.Close()
 		return res, res.Header.Get("Mcp-Session-Id")
 	}
-	_, a := begin("anna")
-	begin("bert")
-	res, _ := begin("carl")
+	_, a := begin(url, "anna")
+	begin(url, "bert")
+	res, _ := begin(url, "carl")
 	if res.StatusCode != 503 || res.Header.Get("Retry-After") == "" {
 		t.Errorf("third session of two: %d %v", res.StatusCode, res.Header)
 	}
@@ -149,10 +149,21 @@ func TestSessionsAreCappedEndAndBelongToTheirUser(t *testing.T) {
 		t.Errorf("DELETE: %d", status)
 	}
 	eventually(t, "room after DELETE", func() bool { return s.open() == 1 })
-	if res, _ := begin("carl"); res.StatusCode != 200 {
+	if res, _ := begin(url, "carl"); res.StatusCode != 200 {
 		t.Errorf("no room after DELETE: %d", res.StatusCode)
 	}
-	eventually(t, "idle sessions end", func() bool { return s.open() == 0 })
+	idle := newServer(t, helloDoor(), func(o *opts) {
+		o.MaxSessions = 1
+		o.SessionIdle = 100 * time.Millisecond
+	})
+	url, _ = serve(t, idle)
+	if res, _ := begin(url, "anna"); res.StatusCode != 200 {
+		t.Errorf("the first session of one: %d", res.StatusCode)
+	}
+	eventually(t, "idle sessions end", func() bool { return idle.open() == 0 })
+	if res, _ := begin(url, "bert"); res.StatusCode != 200 {
+		t.Errorf("no room after an idle session: %d", res.StatusCode)
+	}
 }
 
 func TestMoreThanLoopbackNeedsProofAndTLS(t *testing.T) {
