@@ -248,7 +248,7 @@ func TestAStrangersConnectionEndsSoon(t *testing.T) {
 		select {
 		case <-ctx.Done():
 			return terms.Answer{CallID: "C1", Outcome: terms.Unknown, Err: ctx.Err()}
-		case <-time.After(time.Second):
+		case <-time.After(3 * time.Second):
 			return says(`{"content":[{"type":"text","text":"slowly"}]}`)(ctx, r)
 		}
 	}
@@ -259,7 +259,7 @@ func TestAStrangersConnectionEndsSoon(t *testing.T) {
 		},
 		func(o *opts) { o.Identity = tokened{} },
 	)
-	s.web.unauthTimeout = 300 * time.Millisecond
+	s.web.unauthTimeout = time.Second
 	url, _ := serve(t, s)
 	known := dial(t, url)
 	if got := known.ask("POST", "/mcp", withToken); got != 200 {
