@@ -5,6 +5,7 @@ import (
 	"io"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -24,6 +25,8 @@ func local(ctx context.Context, command string, stdout io.Writer) int {
 // grown at most.
 func watchMemory(t testing.TB) func() int64 {
 	t.Helper()
+	percent := debug.SetGCPercent(100) // whatever GOGC says
+	t.Cleanup(func() { debug.SetGCPercent(percent) })
 	use := func() int64 {
 		var m runtime.MemStats
 		runtime.ReadMemStats(&m)
