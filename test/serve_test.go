@@ -279,6 +279,7 @@ func TestSIGTERMWhileACallRuns(t *testing.T) {
 	stderr, err := cmd.StderrPipe()
 	must(t, err)
 	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	url := ""
 	for lines := bufio.NewScanner(stderr); url == "" && lines.Scan(); {
 		if m := regexp.MustCompile(`url=(http://\S+)`).FindStringSubmatch(lines.Text()); m != nil {
