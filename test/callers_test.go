@@ -237,14 +237,20 @@ func TestResourcesThroughTheRealDoor(t *testing.T) {
 		r.Contents[0].URI != "lab://pve1/guests/101" {
 		t.Errorf("%v %+v", err, r)
 	}
-	for uri, why := range map[string]string{"lab://pve1/guests/103": "protected", "lab://pve1/guests/0101": "must be an integer", "lab://nowhere/guests/101": "not in the inventory", "lab://pve1/guests/101%20": "not found"} {
+	for uri, why := range map[string]string{
+		"lab://pve1/guests/103":    "protected",
+		"lab://pve1/guests/0101":   "must be an integer",
+		"lab://nowhere/guests/101": "not in the inventory",
+		"lab://pve1/guests/101%20": "not found",
+	} {
 		if _, err := alice.ReadResource(t.Context(),
 			&mcp.ReadResourceParams{URI: uri}); err == nil ||
 			!strings.Contains(strings.ToLower(err.Error()), why) {
 			t.Errorf("%s: %v, want %s", uri, err, why)
 		}
 	}
-	if _, err := carol.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "lab://pve1/guests/101"}); err == nil ||
+	if _, err := carol.ReadResource(t.Context(),
+		&mcp.ReadResourceParams{URI: "lab://pve1/guests/101"}); err == nil ||
 		!strings.Contains(err.Error(), "node") {
 		t.Errorf("carol reads from pve1: %v", err)
 	}

@@ -455,8 +455,9 @@ func (s *site) listening(t *testing.T) (addr string) {
 		_ = cmd.Wait()
 	})
 	lines := bufio.NewScanner(stderr)
+	at := regexp.MustCompile(`url=https?://(\S+)/mcp`)
 	for addr == "" && lines.Scan() {
-		if m := regexp.MustCompile(`url=https?://(\S+)/mcp`).FindStringSubmatch(lines.Text()); m != nil {
+		if m := at.FindStringSubmatch(lines.Text()); m != nil {
 			addr = m[1]
 		}
 	}

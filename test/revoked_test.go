@@ -14,8 +14,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// atMost returns the bound d, or the time that this machine needs at present for a look at the
-// policy, if that is longer.
+// atMost returns d, or the time that `policy check` takes now, if that is longer: a busy machine
+// needs longer for everything.
 func (s *site) atMost(t *testing.T, d time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -94,8 +94,8 @@ func (s *site) besideCandidate(t *testing.T) *mcp.ClientSession {
 	return session
 }
 
-// shadowed ends the host when none of its decisions waits for the candidate. It returns the counts
-// of what the candidate says.
+// shadowed waits until the counts of differences have not changed for a second, ends the host, and
+// returns all counts.
 func (s *site) shadowed(t *testing.T, session *mcp.ClientSession) map[string]int {
 	t.Helper()
 	report := func() map[string]int {

@@ -134,10 +134,10 @@ func (d *visit) login(ctx context.Context) (trip time.Duration, ok bool) {
 	return link.Trip, true
 }
 
-// commands holds the login shell to what quoting relies on, and to a time.
+// commands checks that the login shell reads quoted words as expected, and how long it takes.
 func (d *visit) commands(ctx context.Context, trip time.Duration) bool {
 	o, limit, end := d.opts, slowExec+4*trip, time.Now().Add(insist)
-	// A busy node is quick now and then. A node with a slow start-up file never is.
+	// A busy node is fast now and then. A node with a slow start-up file never is.
 	for i := 0; i < 4 || d.rep.Exec > limit && time.Now().Before(end); i++ {
 		began := time.Now()
 		e, err := d.r.Ask(ctx, o.Name, textOf(reads[0]))

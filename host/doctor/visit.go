@@ -17,7 +17,7 @@ import (
 type nodeReport struct {
 	Findings
 	Node    string
-	Exec    time.Duration // the quickest `true`
+	Exec    time.Duration // the fastest `true`
 	Cluster string        // as the node calls it; "" for none, or if it could not be asked
 }
 
@@ -48,7 +48,7 @@ type examiner struct {
 }
 
 const (
-	// what `true` may take beyond the network, and for how long a quicker one is tried
+	// how much longer than the network `true` may take, and for how long a faster one is tried
 	slowExec, insist = 100 * time.Millisecond, 3 * time.Second
 	skewWarn         = 2 * time.Second // `date +%s` is good to a second
 	// the journal and the node's own logs cannot be laid side by side any more

@@ -101,6 +101,7 @@ func receive(kind, address, file string) error {
 		err = c.(*net.TCPConn).SetLinger(0)
 		r := newReceiver()
 		if err == nil && r.connection(c) == nil {
+			time.Sleep(50 * time.Millisecond) // so that some kills come between reading and keeping
 			err = errors.Join(keep(r), c.(*net.TCPConn).SetLinger(-1))
 		}
 		if err = errors.Join(err, c.Close()); err != nil {

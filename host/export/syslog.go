@@ -17,9 +17,9 @@ import (
 
 // syslog sends messages of RFC 5424: to a local socket, or over TCP or TLS with octet counting (RFC
 // 6587, RFC 5425). Syslog has no answers. So each batch has a connection of its own, and counts as
-// taken once the receiver has closed it, which it does when it has read to the end. What it has
-// read and not stored when it is killed is lost. A local socket only says that its queue took a
-// message.
+// taken once the receiver has closed it, which it does when it has read to the end. A receiver that
+// is killed after it read a batch and before it stored the batch loses it. A local socket only says
+// that its queue took a message.
 type syslog struct {
 	network, address string
 	tls              *tls.Config
